@@ -1,0 +1,442 @@
+"""The compiled forest of a batch of nested signals: plain tensors, no PyG."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from hsa_pyg.compilation import (
+    FamilyLayout,
+    compile_layout,
+    count_leaves,
+    roots_and_depths,
+)
+
+EdgeType = tuple[str, str, str]
+
+#: The relation that leads from a child to its parent.
+CHILD_OF = "child_of"
+
+
+class SignalHierarchy:
+    r"""The signal hierarchy :math:`h_x` of one nested signal or of a batch (a forest).
+
+    It is built once per batch, reused by every layer, and never changed. All sizes
+    describe the forest as it was given; for the computation chains of single children
+    are spliced out (hsa.md, property 6: they change nothing) and nodes without leaves
+    are left out.
+
+    Build one by :meth:`from_parents` or :meth:`from_edge_index`.
+
+    .. code-block:: python
+
+        >>> import torch
+        >>> from hsa_pyg import SignalHierarchy
+        >>> parent = torch.tensor([-1, 0, 0, 1, 1])  # 0 -> (1 -> (3, 4), 2)
+        >>> h = SignalHierarchy.from_parents(parent)
+        >>> h
+        SignalHierarchy(nodes=5, leaves=3, roots=1, families=2, depth=2, branching=2)
+        >>> h.leaves
+        tensor([2, 3, 4])
+
+    Attributes:
+        num_nodes: M, nodes of the forest.
+        num_leaves: N, its leaves.
+        num_roots: its trees, empty ones included.
+        num_families: nodes with at least one child that has leaves.
+        max_depth: largest depth of a node; 0 if every node is a root.
+        max_branching: b, members of the largest family (children that have leaves).
+        num_empty: internal nodes without a leaf below them. They weigh nothing.
+        num_trees: rows of a readout: ``num_roots``, or the samples of the batch.
+        leaves: [N] node ids of the leaves, ascending. Rows of q, k, v follow it.
+        roots: [num_roots] node ids of the roots, ascending.
+        parent: [M] parent of every node, -1 for a root.
+        depth: [M] edges between a node and its root.
+        leaf_counts: [M] n_A, leaves below every node.
+        leaf_tree: [N] tree of every leaf row, between 0 and ``num_trees`` - 1.
+        node_slices: first and last + 1 node id of each node type, if there are types.
+        leaf_slices: first and last + 1 leaf row of each leaf type, if there are types.
+        layout: the :class:`~hsa_pyg.compilation.FamilyLayout` that the passes run on.
+    """
+
+    num_nodes: int
+    num_leaves: int
+    num_roots: int
+    num_families: int
+    max_depth: int
+    max_branching: int
+    num_empty: int
+    num_trees: int
+    leaves: Tensor
+    roots: Tensor
+    parent: Tensor
+    depth: Tensor
+    leaf_counts: Tensor
+    leaf_tree: Tensor
+    node_slices: dict[str, tuple[int, int]]
+    leaf_slices: dict[str, tuple[int, int]]
+    layout: FamilyLayout
+
+    _tensors = ("leaves", "roots", "parent", "depth", "leaf_counts", "leaf_tree")
+
+    def __init__(self) -> None:
+        raise TypeError(
+            "a SignalHierarchy is built by SignalHierarchy.from_parents(parent) or "
+            "SignalHierarchy.from_edge_index(edge_index_dict, num_nodes_dict)"
+        )
+
+    @classmethod
+    def from_parents(
+        cls, parent: Tensor, leaf_mask: Tensor | None = None
+    ) -> SignalHierarchy:
+        r"""Compile the forest in which node ``i`` hangs under ``parent[i]``.
+
+        Args:
+            parent: integer tensor [M], -1 marks a root. Any order of the nodes.
+            leaf_mask: bool tensor [M], the nodes that carry features. A childless node
+                outside it is an empty internal node. Without a mask every childless
+                node is a leaf.
+
+        Raises:
+            TypeError: if ``parent`` holds no integers or ``leaf_mask`` no booleans.
+            ValueError: for a wrong shape, a parent out of range, a node that is its
+                own ancestor, or a leaf that has children; it names the node.
+        """
+        if not isinstance(parent, Tensor):
+            raise TypeError(
+                f"parent must be a tensor of integers, got {type(parent).__name__}; "
+                "use torch.tensor(parent)"
+            )
+        if parent.dim() != 1:
+            raise ValueError(
+                f"parent must have one dimension [num_nodes], got shape "
+                f"{tuple(parent.shape)}"
+            )
+        if parent.is_floating_point() or parent.is_complex() or parent.dtype == bool:
+            raise TypeError(f"parent must hold integers, got {parent.dtype}")
+        return cls._build(parent.long(), leaf_mask, lambda node: f"node {node}")
+
+    @classmethod
+    def from_edge_index(
+        cls,
+        edge_index_dict: Mapping[EdgeType, Tensor],
+        num_nodes_dict: Mapping[str, int],
+        leaf_types: Sequence[str] | None = None,
+        batch_dict: Mapping[str, Tensor] | None = None,
+        num_trees: int | None = None,
+    ) -> SignalHierarchy:
+        r"""Compile the forest of heterogeneous parent edges.
+
+        Node ids run type after type in the order of ``num_nodes_dict``.
+
+        Args:
+            edge_index_dict: ``(child_type, "child_of", parent_type)`` to [2, E], row 0
+                the child, row 1 the parent. Other relations are no parent edges and
+                are not looked at.
+            num_nodes_dict: number of nodes of every type.
+            leaf_types: types whose nodes are leaves; by default those that are no
+                parent type of any edge type.
+            batch_dict: sample of every node, [n] per type, as PyG's batches keep it.
+                Types without nodes may be absent.
+            num_trees: number of samples; by default one more than the largest entry.
+
+        Raises:
+            ValueError: as :meth:`from_parents`, and for an edge type of unknown node
+                types, an edge out of range, a node with two parents, or an edge
+                between two samples; it names the node's type and index.
+        """
+        slices, at = {}, 0
+        for name, number in num_nodes_dict.items():
+            slices[name] = (at, at + int(number))
+            at += int(number)
+        names = _Names(slices)
+        parent_edges = {
+            kind: edge for kind, edge in edge_index_dict.items() if kind[1] == CHILD_OF
+        }
+        if leaf_types is None:
+            inner = {kind[2] for kind in parent_edges}
+            leaf_types = [name for name in slices if name not in inner]
+        devices = [edge.device for edge in parent_edges.values()]
+        parent = _join_parents(parent_edges, slices, names, devices)
+        leaf_mask = torch.zeros_like(parent, dtype=torch.bool)
+        for name in leaf_types:
+            if name not in slices:
+                raise ValueError(
+                    f"leaf type {name!r} is not among the node types {list(slices)}"
+                )
+            leaf_mask[slices[name][0] : slices[name][1]] = True
+        tree = None
+        if batch_dict is not None:
+            tree, num_trees = _join_batches(batch_dict, slices, parent, num_trees)
+        self = cls._build(parent, leaf_mask, names, tree, num_trees)
+        self.node_slices = slices
+        rows = torch.cat([leaf_mask.new_zeros(1).long(), leaf_mask.cumsum(0)]).tolist()
+        leaf_names = set(leaf_types)
+        self.leaf_slices = {
+            name: (rows[start], rows[stop])
+            for name, (start, stop) in slices.items()
+            if name in leaf_names
+        }
+        return self
+
+    @classmethod
+    def _build(
+        cls,
+        parent: Tensor,
+        leaf_mask: Tensor | None,
+        name: Callable[[int], str],
+        tree: Tensor | None = None,
+        num_trees: int | None = None,
+    ) -> SignalHierarchy:
+        is_leaf = _check_forest(parent, leaf_mask, name)
+        root, depth, cycle = roots_and_depths(parent)
+        if cycle is not None:
+            raise ValueError(
+                f"{name(cycle)} is its own ancestor: the parents form a cycle; "
+                "follow the parents from there and mark one node as a root (-1)"
+            )
+        count = count_leaves(parent, is_leaf)
+        self = cls.__new__(cls)
+        self.num_nodes = parent.numel()
+        self.leaves = is_leaf.nonzero().view(-1)
+        self.num_leaves = self.leaves.numel()
+        self.roots = (parent < 0).nonzero().view(-1)
+        self.num_roots = self.roots.numel()
+        self.num_empty = int((count == 0).sum())
+        self.max_depth = int(depth.max()) if self.num_nodes else 0
+        child = ((parent >= 0) & (count > 0)).nonzero().view(-1)
+        size = torch.bincount(parent[child], minlength=1)
+        self.num_families = int((size > 0).sum())
+        self.max_branching = int(size.max())
+        self.parent, self.depth, self.leaf_counts = parent, depth, count
+        if tree is None:
+            number = torch.zeros_like(parent)
+            number[self.roots] = torch.arange(self.num_roots, device=parent.device)
+            self.leaf_tree = number[root[self.leaves]]
+            self.num_trees = self.num_roots
+        else:
+            _check_trees(parent, tree, name)
+            self.leaf_tree = tree[self.leaves]
+            self.num_trees = int(num_trees or 0)
+        self.node_slices, self.leaf_slices = {}, {}
+        row = is_leaf.cumsum(0) - 1
+        self.layout = compile_layout(parent, is_leaf, depth, count, row)
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the index tensors."""
+        return self.parent.device
+
+    def to(
+        self, device: torch.device | str | int, non_blocking: bool = False
+    ) -> SignalHierarchy:
+        """This hierarchy on another device, or itself if it is there already."""
+        target = torch.empty(0, device=device).device
+        if target == self.device:
+            return self
+        moved = self._map(lambda x: x.to(target, non_blocking=non_blocking))
+        moved.layout = self.layout.to(target, non_blocking)
+        return moved
+
+    def pin_memory(self) -> SignalHierarchy:
+        """A copy in page-locked memory, from where ``.to("cuda")`` does not wait."""
+        pinned = self._map(lambda x: x.pin_memory())
+        pinned.layout = self.layout.pin_memory()
+        return pinned
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> SignalHierarchy:
+        other = copy.copy(self)
+        for name in self._tensors:
+            setattr(other, name, function(getattr(self, name)))
+        return other
+
+    def lca_depth(self, i: Tensor | int, j: Tensor | int) -> Tensor:
+        """Depth of the lowest common ancestor of nodes ``i`` and ``j``.
+
+        Args:
+            i: node ids, any shape.
+            j: node ids that broadcast with ``i``.
+
+        Returns:
+            Depths in the broadcast shape; -1 where the nodes share no tree.
+
+        Raises:
+            IndexError: if an id is negative or not below ``num_nodes``.
+        """
+        a = torch.as_tensor(i, device=self.device)
+        b = torch.as_tensor(j, device=self.device)
+        a, b = (x.clone() for x in torch.broadcast_tensors(a, b))
+        for ids in (a, b):
+            wrong = ids[(ids < 0) | (ids >= self.num_nodes)]
+            if wrong.numel():
+                raise IndexError(
+                    f"node {int(wrong[0])} does not exist: the hierarchy has nodes 0 to "
+                    f"{self.num_nodes - 1}"
+                )
+        depth = torch.cat([self.depth, self.depth.new_full((1,), -1)])
+        parent = torch.cat([self.parent, self.parent.new_full((1,), -1)])
+        while bool((apart := a != b).any()):
+            # The deeper one steps up, both where they are level.
+            up_a = apart & (depth[a] >= depth[b])
+            up_b = apart & (depth[b] >= depth[a])
+            a, b = torch.where(up_a, parent[a], a), torch.where(up_b, parent[b], b)
+        return depth[a]
+
+    def __repr__(self) -> str:
+        empty = f", empty={self.num_empty}" if self.num_empty else ""
+        device = "" if self.device.type == "cpu" else f", device='{self.device}'"
+        return (
+            f"{type(self).__name__}(nodes={self.num_nodes}, leaves={self.num_leaves}, "
+            f"roots={self.num_roots}, families={self.num_families}, "
+            f"depth={self.max_depth}, branching={self.max_branching}{empty}{device})"
+        )
+
+
+class _Names:
+    """Names a node by its type and its index in that type."""
+
+    def __init__(self, slices: Mapping[str, tuple[int, int]]) -> None:
+        self.slices = slices
+
+    def __call__(self, node: int) -> str:
+        for name, (start, stop) in self.slices.items():
+            if start <= node < stop:
+                return f"node {node - start} of type {name!r}"
+        return f"node {node}"
+
+
+def _first(mask: Tensor) -> int:
+    return int(mask.nonzero()[0])
+
+
+def _check_forest(
+    parent: Tensor, leaf_mask: Tensor | None, name: Callable[[int], str]
+) -> Tensor:
+    num_nodes = parent.numel()
+    outside = (parent < -1) | (parent >= num_nodes)
+    if bool(outside.any()):
+        node = _first(outside)
+        raise ValueError(
+            f"{name(node)} has parent {int(parent[node])}, but the nodes are 0 to "
+            f"{num_nodes - 1}; -1 marks a root"
+        )
+    has_child = torch.zeros(num_nodes, dtype=torch.bool, device=parent.device)
+    has_child[parent[parent >= 0]] = True
+    if leaf_mask is None:
+        return ~has_child
+    if leaf_mask.dtype != torch.bool:
+        raise TypeError(f"leaf_mask must hold booleans, got {leaf_mask.dtype}")
+    if leaf_mask.shape != parent.shape or leaf_mask.device != parent.device:
+        raise ValueError(
+            f"leaf_mask {tuple(leaf_mask.shape)} on {leaf_mask.device} does not match "
+            f"parent {tuple(parent.shape)} on {parent.device}"
+        )
+    wrong = leaf_mask & has_child
+    if bool(wrong.any()):
+        node = _first(wrong)
+        child = _first(parent == node)
+        raise ValueError(
+            f"{name(node)} is a leaf but has a child, {name(child)}; only internal "
+            "nodes have children: put its features into a child of its own"
+        )
+    return leaf_mask
+
+
+def _join_parents(
+    edges: Mapping[EdgeType, Tensor],
+    slices: Mapping[str, tuple[int, int]],
+    names: _Names,
+    devices: Iterable[torch.device],
+) -> Tensor:
+    kinds = set(devices)
+    if len(kinds) > 1:
+        raise ValueError(
+            f"parent edges lie on several devices: {sorted(map(str, kinds))}"
+        )
+    device = next(iter(kinds), torch.device("cpu"))
+    num_nodes = max((stop for _, stop in slices.values()), default=0)
+    parent = torch.full((num_nodes,), -1, device=device)
+    for (child_type, relation, parent_type), edge in edges.items():
+        label = f"({child_type!r}, {relation!r}, {parent_type!r})"
+        for name in (child_type, parent_type):
+            if name not in slices:
+                raise ValueError(
+                    f"edge type {label} uses node type {name!r}, which is not among "
+                    f"{list(slices)}"
+                )
+        if edge.dim() != 2 or edge.size(0) != 2:
+            raise ValueError(
+                f"edges {label} must have shape [2, num_edges], got "
+                f"{tuple(edge.shape)}"
+            )
+        if edge.is_floating_point():
+            raise TypeError(f"edges {label} must hold integers, got {edge.dtype}")
+        for row, name in ((0, child_type), (1, parent_type)):
+            number = slices[name][1] - slices[name][0]
+            outside = (edge[row] < 0) | (edge[row] >= number)
+            if bool(outside.any()):
+                column = _first(outside)
+                raise ValueError(
+                    f"edge {column} of {label} names node {int(edge[row, column])} of "
+                    f"type {name!r}, which has {number} nodes"
+                )
+        child = edge[0].long() + slices[child_type][0]
+        taken = parent[child] >= 0
+        times = torch.bincount(child, minlength=1)
+        taken = taken | (times[child] > 1)
+        if bool(taken.any()):
+            raise ValueError(
+                f"{names(int(child[_first(taken)]))} has more than one parent: the "
+                "parent edges must form trees; keep one of its edges"
+            )
+        parent[child] = edge[1].long() + slices[parent_type][0]
+    return parent
+
+
+def _join_batches(
+    batch_dict: Mapping[str, Tensor],
+    slices: Mapping[str, tuple[int, int]],
+    parent: Tensor,
+    num_trees: int | None,
+) -> tuple[Tensor, int]:
+    parts = []
+    for name, (start, stop) in slices.items():
+        part = batch_dict.get(name)
+        if part is None and stop > start:
+            raise ValueError(
+                f"batch_dict has no entry for the {stop - start} nodes of type {name!r}"
+            )
+        if part is not None and part.numel() != stop - start:
+            raise ValueError(
+                f"batch_dict gives {part.numel()} samples for the {stop - start} nodes "
+                f"of type {name!r}"
+            )
+        if part is not None:
+            parts.append(part.long().to(parent.device))
+    tree = torch.cat(parts) if parts else parent.new_empty(0)
+    largest = int(tree.max()) + 1 if tree.numel() else 0
+    if num_trees is None:
+        num_trees = largest
+    elif largest > num_trees:
+        raise ValueError(
+            f"batch_dict names sample {largest - 1}, but num_trees is {num_trees}"
+        )
+    return tree, num_trees
+
+
+def _check_trees(parent: Tensor, tree: Tensor, name: Callable[[int], str]) -> None:
+    child = (parent >= 0).nonzero().view(-1)
+    torn = tree[child] != tree[parent[child]]
+    if bool(torn.any()):
+        node = int(child[_first(torn)])
+        above = int(parent[node])
+        raise ValueError(
+            f"{name(node)} belongs to sample {int(tree[node])}, but its parent, "
+            f"{name(above)}, to sample {int(tree[above])}: the batch was put together "
+            "wrongly; give every sample all node types (hsa_pyg.data.unify) or use "
+            "hsa_pyg.loader.DataLoader"
+        )
