@@ -1,0 +1,225 @@
+"""PyTorch Lightning around any model that maps a batch of signals to logits."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
+from torch_geometric.data import HeteroData
+from torch_geometric.loader import DataLoader
+
+from hsa_pyg.integrations.batching import LengthGroupedSampler
+
+try:
+    import lightning.pytorch as pl
+    from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
+    from torchmetrics import MetricCollection
+    from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+except ImportError as error:
+    raise ImportError(
+        "Training needs Lightning and torchmetrics, which are not installed: "
+        'pip install "hsa-pyg[train]".'
+    ) from error
+
+Stage = Literal["train", "val", "test"]
+
+
+class SignalClassifier(pl.LightningModule):
+    """Trains a model that gives one row of logits per signal.
+
+    The loss is cross entropy, the optimiser AdamW (weight decay on matrices alone), the
+    learning rate rises linearly over the first ``warmup`` of all steps and falls to
+    zero along a cosine or a line. Accuracy and macro F1 are logged per epoch as
+    ``train/accuracy``, ``val/macro_f1`` and so on, weighted by the number of signals:
+    Lightning would otherwise take the number of nodes for the batch size.
+
+    Args:
+        model: Maps a batch of signals to logits ``[num_trees, num_classes]``.
+        num_classes: Number of classes.
+        lr: Highest learning rate.
+        weight_decay: Decay of parameters with two or more dimensions.
+        warmup: Part of all training steps over which the learning rate rises.
+        schedule: How the learning rate falls afterwards.
+
+    Shapes:
+        - **input:** a batch with labels ``batch.y`` of shape ``[num_trees]``
+        - **output:** logits ``[num_trees, num_classes]``
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_classes: int,
+        lr: float = 1e-3,
+        weight_decay: float = 0.01,
+        warmup: float = 0.1,
+        schedule: Literal["cosine", "linear"] = "cosine",
+    ) -> None:
+        super().__init__()
+        if not 0.0 <= warmup < 1.0:
+            raise ValueError(f"warmup is a part of all steps in [0, 1), got {warmup}.")
+        if schedule not in ("cosine", "linear"):
+            raise ValueError(f"schedule is 'cosine' or 'linear', got {schedule!r}.")
+        self.save_hyperparameters(ignore=["model"])
+        self.model = model
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.warmup = warmup
+        self.schedule = schedule
+        scores = MetricCollection(
+            {
+                "accuracy": MulticlassAccuracy(num_classes, average="micro"),
+                "macro_f1": MulticlassF1Score(num_classes, average="macro"),
+            }
+        )
+        self.train_scores = scores.clone(prefix="train/")
+        self.val_scores = scores.clone(prefix="val/")
+        self.test_scores = scores.clone(prefix="test/")
+
+    def forward(self, batch: HeteroData) -> Tensor:
+        """Logits ``[num_trees, num_classes]`` of a batch."""
+        return self.model(batch)
+
+    def training_step(self, batch: HeteroData, batch_idx: int) -> Tensor:
+        """Loss of one batch.
+
+        Raises:
+            FloatingPointError: If the loss is not finite; the sentence names the step.
+            ValueError: If the model gives another number of rows than there are labels.
+        """
+        loss = self._evaluate(batch, "train")
+        if not torch.isfinite(loss):
+            raise FloatingPointError(
+                f"The training loss is {loss.item()} at step {self.global_step} "
+                f"(epoch {self.current_epoch}, batch {batch_idx}). Lower the learning "
+                f"rate, or look for non-finite features in that batch."
+            )
+        return loss
+
+    def validation_step(self, batch: HeteroData, batch_idx: int) -> None:
+        """Log loss and scores of a validation batch."""
+        self._evaluate(batch, "val")
+
+    def test_step(self, batch: HeteroData, batch_idx: int) -> None:
+        """Log loss and scores of a test batch."""
+        self._evaluate(batch, "test")
+
+    def _evaluate(self, batch: HeteroData, stage: Stage) -> Tensor:
+        logits, target = self(batch), batch.y.view(-1)
+        if logits.size(0) != target.numel():
+            raise ValueError(
+                f"The model gave logits of shape {list(logits.shape)} for "
+                f"{target.numel()} labels: a readout must have one row per signal."
+            )
+        loss = F.cross_entropy(logits, target)
+        scores: MetricCollection = getattr(self, f"{stage}_scores")
+        scores.update(logits, target)
+        size = batch.num_graphs
+        self.log(f"{stage}/loss", loss, on_step=False, on_epoch=True, batch_size=size)
+        self.log_dict(
+            scores,
+            on_step=False,
+            on_epoch=True,
+            batch_size=size,
+            prog_bar=stage == "val",
+        )
+        return loss
+
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+        """AdamW with warm-up over all steps that the trainer will make."""
+        matrices = [p for p in self.parameters() if p.ndim >= 2]
+        vectors = [p for p in self.parameters() if p.ndim < 2]
+        optimizer = torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": self.weight_decay},
+                {"params": vectors, "weight_decay": 0.0},
+            ],
+            lr=self.lr,
+        )
+        steps = max(int(self.trainer.estimated_stepping_batches), 1)
+        scheduler = _warmup_schedule(optimizer, steps, self.warmup, self.schedule)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
+
+
+class SignalDataModule(pl.LightningDataModule):
+    """Loaders of the three parts of a data set.
+
+    Training batches hold signals of like size (:class:`LengthGroupedSampler`), in
+    another order each epoch; the other parts are read in their own order.
+
+    Args:
+        train: Training signals.
+        val: Validation signals.
+        test: Test signals.
+        batch_size: Signals per batch.
+        seed: Seed of the training order.
+        num_workers: Processes that collate batches.
+        loader: Class of the loaders. Signals that differ in their node types and carry
+            no schema need ``hsa_pyg.loader.DataLoader``, which also compiles the
+            hierarchy of each batch in the workers.
+    """
+
+    def __init__(
+        self,
+        train: Sequence[HeteroData],
+        val: Sequence[HeteroData],
+        test: Sequence[HeteroData],
+        batch_size: int = 16,
+        seed: int = 0,
+        num_workers: int = 0,
+        loader: Callable[..., Iterable[HeteroData]] = DataLoader,
+    ) -> None:
+        super().__init__()
+        self.train = train
+        self.val = val
+        self.test = test
+        self.batch_size = batch_size
+        self.num_workers = num_workers
+        self.loader = loader
+        sizes = [_num_leaves(signal) for signal in train]
+        self.sampler = LengthGroupedSampler(sizes, batch_size, seed=seed)
+
+    def train_dataloader(self) -> Iterable[HeteroData]:
+        """Batches of like size in random order."""
+        return self._load(self.train, sampler=self.sampler)
+
+    def val_dataloader(self) -> Iterable[HeteroData]:
+        """Validation batches in order."""
+        return self._load(self.val)
+
+    def test_dataloader(self) -> Iterable[HeteroData]:
+        """Test batches in order."""
+        return self._load(self.test)
+
+    def _load(
+        self, signals: Sequence[HeteroData], **kwargs: Any
+    ) -> Iterable[HeteroData]:
+        return self.loader(
+            signals,
+            batch_size=self.batch_size,
+            num_workers=self.num_workers,
+            persistent_workers=self.num_workers > 0,
+            **kwargs,
+        )
+
+
+def _num_leaves(signal: HeteroData) -> int:
+    return sum(store.x.size(0) for store in signal.node_stores if "x" in store)
+
+
+def _warmup_schedule(
+    optimizer: torch.optim.Optimizer, steps: int, warmup: float, schedule: str
+) -> SequentialLR:
+    rise = round(steps * warmup)
+    up = LinearLR(optimizer, start_factor=1 / (rise + 1), total_iters=rise)
+    down: CosineAnnealingLR | LinearLR
+    if schedule == "cosine":
+        down = CosineAnnealingLR(optimizer, T_max=steps - rise)
+    else:
+        down = LinearLR(optimizer, 1.0, end_factor=0.0, total_iters=steps - rise)
+    return SequentialLR(optimizer, [up, down], milestones=[rise])

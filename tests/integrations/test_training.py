@@ -1,0 +1,77 @@
+import json
+
+import lightning.pytorch as pl
+import pytest
+import torch
+
+from hsa_pyg.integrations.lightning import SignalClassifier
+from hsa_pyg.integrations.training import fit_classifier
+
+
+def fit(make_model, make_data, out, epochs, **kwargs):
+    classifier = SignalClassifier(make_model(), num_classes=2, lr=0.1)
+    return fit_classifier(
+        classifier, make_data(), out, epochs, accelerator="cpu", **kwargs
+    )
+
+
+def test_a_run_learns_and_leaves_its_record(make_model, make_data, tmp_path):
+    result = fit(make_model, make_data, tmp_path, epochs=4)
+    assert result.test_accuracy == result.test_macro_f1 == 1.0
+    assert result.epochs == 4
+    assert result.parameters == 10
+    assert 0 < result.base_memory <= result.peak_memory
+    history = json.loads((tmp_path / "history.json").read_text())
+    assert [row["epoch"] for row in history] == [0, 1, 2, 3]
+    assert history[3]["train/loss"] < history[0]["train/loss"]
+    assert all(row["seconds"] > 0 for row in history)
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert written["test_accuracy"] == 1.0
+
+
+def test_the_test_scores_are_those_of_the_best_epoch(make_model, make_data, tmp_path):
+    result = fit(make_model, make_data, tmp_path, epochs=4)
+    history = json.loads((tmp_path / "history.json").read_text())
+    best = max(row["val/accuracy"] for row in history)
+    assert result.val_accuracy == history[result.best_epoch]["val/accuracy"] == best
+    saved = torch.load(tmp_path / "best.ckpt", weights_only=False)
+    assert saved["epoch"] == result.best_epoch
+
+
+def test_a_resumed_run_ends_where_an_unbroken_one_does(make_model, make_data, tmp_path):
+    class Interrupt(Exception):
+        pass
+
+    class Stop(pl.Callback):
+        def on_train_epoch_start(self, trainer, module):
+            if trainer.current_epoch == 2:
+                raise Interrupt
+
+    fit(make_model, make_data, tmp_path / "whole", epochs=5)
+    broken = tmp_path / "broken"
+    with pytest.raises(Interrupt):
+        fit(make_model, make_data, broken, epochs=5, callbacks=[Stop()])
+    result = fit(make_model, make_data, broken, epochs=5, resume=True)
+    assert result.epochs == 5
+    history = json.loads((broken / "history.json").read_text())
+    assert [row["epoch"] for row in history] == [0, 1, 2, 3, 4]
+    torch.testing.assert_close(
+        last_weights(broken), last_weights(tmp_path / "whole"), rtol=0, atol=0
+    )
+
+
+def last_weights(out):
+    saved = torch.load(out / "last.ckpt", weights_only=False)
+    assert saved["epoch"] == 4
+    return saved["state_dict"]
+
+
+def test_a_run_is_not_overwritten(make_model, make_data, tmp_path):
+    fit(make_model, make_data, tmp_path, epochs=1)
+    with pytest.raises(FileExistsError, match="holds a training run already"):
+        fit(make_model, make_data, tmp_path, epochs=1)
+
+
+def test_nothing_to_resume_is_named(make_model, make_data, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"last\.ckpt to resume"):
+        fit(make_model, make_data, tmp_path, epochs=1, resume=True)
