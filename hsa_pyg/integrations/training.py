@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from hsa_pyg.integrations.history import History
 from hsa_pyg.integrations.lightning import SignalClassifier, SignalDataModule, pl
@@ -47,6 +48,7 @@ def fit_classifier(
     epochs: int,
     resume: bool = False,
     clip: float = 1.0,
+    progress: bool = True,
     callbacks: Sequence[pl.Callback] = (),
     accelerator: str = "auto",
 ) -> TrainingResult:
@@ -63,7 +65,8 @@ def fit_classifier(
         epochs: Epochs in all, those before a resume included.
         resume: Go on from ``out/last.ckpt``.
         clip: Largest norm of a gradient; longer ones are shortened to it.
-        callbacks: Further callbacks, for example a progress bar.
+        progress: Show Lightning's progress bar.
+        callbacks: Further callbacks.
         accelerator: Lightning's name of the device: ``"cpu"``, ``"gpu"`` or ``"auto"``.
 
     Returns:
@@ -83,24 +86,18 @@ def fit_classifier(
             f"{out} holds a training run already: resume it, or choose another folder."
         )
     history = History(out / "history.json")
-    best = pl.callbacks.ModelCheckpoint(
-        dirpath=out,
-        filename="best",
-        monitor="val/accuracy",
-        mode="max",
-        save_last=True,
-        # After the epoch's row of the history is there, which the checkpoint carries.
-        save_on_train_epoch_end=True,
-        enable_version_counter=False,
-    )
+    best = _checkpoint(out, "best", monitor="val/accuracy", mode="max")
+    # Lightning's save_last follows the best epoch; a broken run goes on from its last.
+    newest = _checkpoint(out, "last", monitor=None)
     trainer = pl.Trainer(
         max_epochs=epochs,
         accelerator=accelerator,
         devices=1,
-        callbacks=[history, best, *callbacks],
+        callbacks=[history, best, newest, *callbacks],
         gradient_clip_val=clip,
         logger=False,
         enable_model_summary=False,
+        enable_progress_bar=progress,
         num_sanity_val_steps=0,
     )
     base_memory = resident_memory()
@@ -124,3 +121,14 @@ def fit_classifier(
     )
     (out / "result.json").write_text(json.dumps(asdict(result), indent=2) + "\n")
     return result
+
+
+def _checkpoint(out: Path, name: str, **kwargs: Any) -> pl.callbacks.ModelCheckpoint:
+    return pl.callbacks.ModelCheckpoint(
+        dirpath=out,
+        filename=name,
+        # After the history has the epoch's row, which the checkpoint carries.
+        save_on_train_epoch_end=True,
+        enable_version_counter=False,
+        **kwargs,
+    )

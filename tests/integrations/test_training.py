@@ -11,7 +11,13 @@ from hsa_pyg.integrations.training import fit_classifier
 def fit(make_model, make_data, out, epochs, **kwargs):
     classifier = SignalClassifier(make_model(), num_classes=2, lr=0.1)
     return fit_classifier(
-        classifier, make_data(), out, epochs, accelerator="cpu", **kwargs
+        classifier,
+        make_data(),
+        out,
+        epochs,
+        accelerator="cpu",
+        progress=False,
+        **kwargs,
     )
 
 
@@ -36,6 +42,15 @@ def test_the_test_scores_are_those_of_the_best_epoch(make_model, make_data, tmp_
     assert result.val_accuracy == history[result.best_epoch]["val/accuracy"] == best
     saved = torch.load(tmp_path / "best.ckpt", weights_only=False)
     assert saved["epoch"] == result.best_epoch
+
+
+def test_the_last_checkpoint_is_of_the_last_epoch_even_if_an_earlier_one_was_best(
+    make_model, make_data, tmp_path
+):
+    result = fit(make_model, make_data, tmp_path, epochs=4)
+    assert result.best_epoch < 3
+    saved = torch.load(tmp_path / "last.ckpt", weights_only=False)
+    assert saved["epoch"] == 3
 
 
 def test_a_resumed_run_ends_where_an_unbroken_one_does(make_model, make_data, tmp_path):
