@@ -46,7 +46,7 @@ class FamilyLayout:
     bucket_family: Tensor  #: flat internal numbers of the families of all buckets
     node_energy: Tensor  #: [M] where a node finds its energy: F + N + 1 rows
     level_ptr: Tensor  #: CPU: first internal node of each level, and F at the end
-    buckets: Tensor  #: CPU: [B, 6], see :data:`BUCKET_FIELDS`
+    buckets: Tensor  #: CPU: [B, 7], see :data:`BUCKET_FIELDS`
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> FamilyLayout:
         """Move the index tensors; what Python loops over stays on the CPU."""
@@ -69,8 +69,9 @@ class FamilyLayout:
 
 #: Columns of :attr:`FamilyLayout.buckets`: 1 for mixed families, 0 for leaf-only ones;
 #: width; number of families; first entry in ``bucket_member``; first entry in
-#: ``bucket_family``; first member if the members are consecutive and unpadded, else -1.
-BUCKET_FIELDS = ("mixed", "width", "families", "member", "family", "start")
+#: ``bucket_family``; first member if the members are consecutive and unpadded, else -1;
+#: 1 if some family is padded.
+BUCKET_FIELDS = ("mixed", "width", "families", "member", "family", "start", "padded")
 
 
 def follow(pointer: Tensor, moving: Tensor) -> Tensor:
@@ -262,9 +263,8 @@ def bucket_families(
             real = column < size[chosen, None]
             index = torch.where(real, slot[index.clamp(max=slot.numel() - 1)], padding)
             index = index.view(-1)
-            rows.append(
-                [kind, width, number, at_member, at_family, consecutive(index, padding)]
-            )
+            start, padded = consecutive(index, padding), int(not real.all())
+            rows.append([kind, width, number, at_member, at_family, start, padded])
             members.append(index)
             families.append(chosen)
             at_member += index.numel()

@@ -1,0 +1,243 @@
+"""Hierarchical self-attention as a function of queries, keys and values."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from hsa_pyg import ops
+from hsa_pyg.hierarchy import SignalHierarchy
+
+
+@overload
+def hierarchical_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    hierarchy: SignalHierarchy,
+    *,
+    self_attention: bool = ...,
+    position: Tensor | None = ...,
+    scale: float | None = ...,
+    dropout: float = ...,
+    return_energy: Literal[False] = ...,
+    top_k: int | None = ...,
+    tie_queries: bool = ...,
+    causal: bool = ...,
+    backend: str = ...,
+) -> Tensor: ...
+
+
+@overload
+def hierarchical_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    hierarchy: SignalHierarchy,
+    *,
+    self_attention: bool = ...,
+    position: Tensor | None = ...,
+    scale: float | None = ...,
+    dropout: float = ...,
+    return_energy: Literal[True],
+    top_k: int | None = ...,
+    tie_queries: bool = ...,
+    causal: bool = ...,
+    backend: str = ...,
+) -> tuple[Tensor, Tensor]: ...
+
+
+def hierarchical_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    hierarchy: SignalHierarchy,
+    *,
+    self_attention: bool = True,
+    position: Tensor | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    return_energy: bool = False,
+    top_k: int | None = None,
+    tie_queries: bool = True,
+    causal: bool = False,
+    backend: str = "auto",
+) -> Tensor | tuple[Tensor, Tensor]:
+    r"""Hierarchical self-attention over the leaves of a forest.
+
+    From `"Hierarchical Self-Attention: Generalizing Neural Attention Mechanics to
+    Multi-Scale Problems" <https://arxiv.org/abs/2509.15448>`_ (Amizadeh et al., 2025):
+    among the attention matrices that are constant between the leaves of any two
+    siblings, :math:`y = \Theta v` uses the one that is closest to softmax attention in
+    KL divergence (Theorem 3.2). On a tree with one family it is softmax attention.
+    Time is linear in the leaves for families of bounded size, and so is memory.
+
+    .. math::
+        s(B, C) &= c \, \bar q_B \cdot \bar k_C + \epsilon_B \cdot \epsilon_C \\
+        \phi(A) &= - \sum_{B \in chd(A)} \tfrac{n_B}{n_A} \log \Big[
+        e^{-\phi(B)} + \sum_{C \in sib(B)} n_C e^{s(B, C)} \Big]
+
+    with :math:`\bar q, \bar k` the means over the leaves below a node, and
+    :math:`\phi(i) = -s(i, i)` for a leaf.
+
+    Args:
+        q: queries of the leaves, in the order of ``hierarchy.leaves``.
+        k: keys of the leaves.
+        v: values of the leaves.
+        hierarchy: the compiled forest.
+        self_attention: whether a leaf attends to itself. ``False`` is the paper's own
+            form (Eq. 8 and Algorithm 3; :math:`\phi(i) = \infty`); a tree of one leaf
+            then has no key and gives 0.
+        position: positional embedding :math:`\epsilon` of each node in its parent's
+            domain, for all heads or per head.
+        scale: the factor c; by default :math:`1 / \sqrt D`.
+        dropout: probability with which a weight (of a sibling's block, or of a leaf on
+            itself) is dropped; the rest is scaled up. Always applied as given: pass 0
+            in evaluation.
+        return_energy: also return the energy :math:`\phi` of every node.
+        top_k: not available yet.
+        tie_queries: only ``True`` is available yet.
+        causal: only ``False`` is available yet.
+        backend: ``"auto"``, ``"torch"``, or ``"reference"`` (the definition, slow).
+
+    Shapes:
+        - **q, k:** :math:`(N, H, D)`
+        - **v:** :math:`(N, H, D_v)`
+        - **position:** :math:`(M, P)` or :math:`(M, H, P)`
+        - **output:** :math:`(N, H, D_v)`, in the dtype of ``v`` (under autocast, in
+          autocast's); with ``return_energy`` a pair with :math:`(M, H)`, float32 or
+          wider, 0 for nodes without leaves.
+
+    Raises:
+        TypeError: for an argument that is no tensor of floating point numbers, for
+            mixed dtypes, or a ``hierarchy`` that is none.
+        ValueError: for shapes, devices, a dropout or a backend that do not fit.
+        NotImplementedError: for ``top_k``, ``tie_queries=False`` and ``causal=True``.
+
+    Example:
+        >>> import torch
+        >>> from hsa_pyg import SignalHierarchy, hierarchical_attention
+        >>> h = SignalHierarchy.from_parents(torch.tensor([-1, 0, 0, 1, 1]))
+        >>> q, k, v = torch.randn(3, h.num_leaves, 8, 16)  # 3 leaves, 8 heads of 16
+        >>> hierarchical_attention(q, k, v, h).shape
+        torch.Size([3, 8, 16])
+    """
+    _refuse_later_forms(top_k, tie_queries, causal)
+    _check_inputs(q, k, v, hierarchy, dropout)
+    if torch.is_autocast_enabled(q.device.type) and q.dtype != torch.float64:
+        dtype = torch.get_autocast_dtype(q.device.type)
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    if position is not None:
+        position = _expand_position(position, q, hierarchy)
+    if scale is None:
+        scale = 1.0 / math.sqrt(q.size(2))
+    y, phi = ops.hierarchical_attention(
+        q,
+        k,
+        v,
+        hierarchy,
+        self_attention=self_attention,
+        position=position,
+        scale=scale,
+        dropout=dropout,
+        energy=return_energy,
+        backend=backend,
+    )
+    return y if phi is None else (y, phi)
+
+
+def _refuse_later_forms(top_k: int | None, tie_queries: bool, causal: bool) -> None:
+    if top_k is not None:
+        raise NotImplementedError(
+            f"top_k={top_k} (semantic focus) is not available yet; leave top_k=None"
+        )
+    if not tie_queries:
+        raise NotImplementedError(
+            "tie_queries=False (one softmax per leaf over the blocks along its root "
+            "path) is not available yet; leave tie_queries=True"
+        )
+    if causal:
+        raise NotImplementedError(
+            "causal=True is not available yet: pooled queries would leak the future, "
+            "so it needs the form with untied queries; leave causal=False"
+        )
+
+
+def _check_inputs(
+    q: Tensor, k: Tensor, v: Tensor, hierarchy: SignalHierarchy, dropout: float
+) -> None:
+    if not isinstance(hierarchy, SignalHierarchy):
+        raise TypeError(
+            f"hierarchy must be a SignalHierarchy, got {type(hierarchy).__name__}; "
+            "build one by SignalHierarchy.from_parents(parent)"
+        )
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(x).__name__}")
+        if x.dim() != 3:
+            raise ValueError(
+                f"{name} must have shape [num_leaves, heads, channels], got "
+                f"{tuple(x.shape)}"
+            )
+        if not x.is_floating_point():
+            raise TypeError(f"{name} must hold floating point numbers, got {x.dtype}")
+        if x.size(0) != hierarchy.num_leaves:
+            raise ValueError(
+                f"{name} has {x.size(0)} rows, but the hierarchy has "
+                f"{hierarchy.num_leaves} leaves; give one row per leaf, in the order "
+                "of hierarchy.leaves"
+            )
+        if x.device != hierarchy.device:
+            raise ValueError(
+                f"{name} is on {x.device}, but the hierarchy is on {hierarchy.device}; "
+                "move one of them with .to(device)"
+            )
+    if k.shape != q.shape:
+        raise ValueError(
+            f"q {tuple(q.shape)} and k {tuple(k.shape)} must have the same shape"
+        )
+    if v.size(1) != q.size(1):
+        raise ValueError(
+            f"v {tuple(v.shape)} must have as many heads as q {tuple(q.shape)}"
+        )
+    if q.size(1) == 0 or q.size(2) == 0:
+        raise ValueError(
+            f"q {tuple(q.shape)} must have at least one head and one channel"
+        )
+    autocast = torch.is_autocast_enabled(q.device.type)
+    if not autocast and not q.dtype == k.dtype == v.dtype:
+        raise TypeError(
+            f"q ({q.dtype}), k ({k.dtype}) and v ({v.dtype}) must have the same dtype; "
+            "convert them with .to(dtype) or run under torch.autocast"
+        )
+    if not 0.0 <= dropout <= 1.0:
+        raise ValueError(f"dropout must lie between 0 and 1, got {dropout}")
+
+
+def _expand_position(position: Tensor, q: Tensor, hierarchy: SignalHierarchy) -> Tensor:
+    """[M, 1 or H, P]."""
+    if not isinstance(position, Tensor):
+        raise TypeError(f"position must be a tensor, got {type(position).__name__}")
+    if not position.is_floating_point():
+        raise TypeError(
+            f"position must hold floating point numbers, got {position.dtype}"
+        )
+    if position.dim() == 2:
+        position = position.unsqueeze(1)
+    nodes, heads = hierarchy.num_nodes, q.size(1)
+    fits = position.dim() == 3 and position.size(0) == nodes
+    if not fits or position.size(1) not in (1, heads):
+        raise ValueError(
+            f"position must have shape [num_nodes, channels] = [{nodes}, P] or "
+            f"[num_nodes, heads, channels] = [{nodes}, {heads}, P], got "
+            f"{tuple(position.shape)}"
+        )
+    if position.device != q.device:
+        raise ValueError(
+            f"position is on {position.device}, but q is on {q.device}; move it with "
+            ".to(device)"
+        )
+    return position

@@ -1,0 +1,249 @@
+"""Softmax attention inside families, bucket by bucket, tile by tile.
+
+A tile is a run of families of one bucket, small enough that its queries, keys, values
+and scores stay in cache; a family too large for that is cut into runs of queries. A
+tile is the only place where scores exist: memory grows with leaves, not with pairs.
+
+Legend of shapes: T families in a tile, b their width, r of their b queries at a time,
+H heads, D and W channels of a query and of a value, P of a position (with 1 or H
+heads).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hsa_pyg.compilation import FamilyLayout
+
+#: Numbers in the working set of a tile: 2 MiB of float32, two cores' second-level cache.
+_CPU_TILE = 2**19
+#: On an accelerator launches cost more than cache misses.
+_CUDA_TILE = 2**25
+#: Scores of one run of queries of a family that is larger than a tile.
+_SCORES = 2**21
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A run of families of one bucket, and where their members are."""
+
+    number: int  #: serial number within a call, so that dropout can be repeated
+    family: Tensor  #: [T] internal numbers
+    width: int  #: b
+    start: int  #: first member if all are consecutive, else -1
+    member: Tensor  #: [T * b] members to read; padding repeats the family's first
+    target: Tensor  #: [T * b] members to write; padding goes to the spare last row
+    real: Tensor | None  #: [T, b] which members are no padding; None if all are
+
+    def load(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """Rows of ``x`` [rows, H, D] as a contiguous copy [T, H, b, D]."""
+        if self.start >= 0:
+            rows = x[self.start : self.start + self.family.numel() * self.width]
+        else:
+            rows = x.index_select(0, self.member)
+        rows = rows.unflatten(0, (self.family.numel(), self.width)).transpose(1, 2)
+        return rows.to(dtype).contiguous()
+
+    def store(self, out: Tensor, value: Tensor) -> None:
+        """Write ``value`` [T, H, b, ...] to the rows of ``out`` [rows + 1, H, ...]."""
+        value = value.transpose(1, 2)
+        if self.start >= 0:
+            rows = out[self.start : self.start + self.family.numel() * self.width]
+            rows.unflatten(0, value.shape[:2]).copy_(value)
+        else:
+            out.index_copy_(0, self.target, value.flatten(0, 1).to(out.dtype))
+
+    def sizes(self) -> int | Tensor:
+        """Members of each family: a number, or [T, 1] where padded."""
+        return self.width if self.real is None else self.real.sum(1, keepdim=True)
+
+    def total(self, value: Tensor) -> Tensor:
+        """Sum over the members of each family: [T, H, b, ...] to [T, H, ...]."""
+        if self.real is None:
+            return value.sum(2)
+        real = self.real.view(-1, 1, self.width, *[1] * (value.dim() - 3))
+        return value.masked_fill(~real, 0).sum(2)
+
+
+def tiles(
+    layout: FamilyLayout, mixed: bool, spare: int, channels: int
+) -> Iterator[Tile]:
+    """The tiles of all buckets of one kind, in a fixed order.
+
+    Args:
+        layout: the compiled forest.
+        mixed: families with internal members, or leaf-only families.
+        spare: the row that padding is written to, one behind the last.
+        channels: numbers that a tile holds per member, pairs aside.
+    """
+    budget = _CUDA_TILE if layout.bucket_member.is_cuda else _CPU_TILE
+    number = 0
+    for kind, width, families, member, family, start, padded in layout.buckets.tolist():
+        if bool(kind) != mixed:
+            continue
+        step = max(1, budget // (width * channels))
+        for first in range(0, families, step):
+            count = min(step, families - first)
+            at = member + first * width
+            target = layout.bucket_member[at : at + count * width]
+            read, real = target, None
+            if padded:
+                grid = target.view(count, width)
+                real = grid != spare
+                read = torch.where(real, grid, grid[:, :1]).view(-1)
+            yield Tile(
+                number=number,
+                family=layout.bucket_family[family + first : family + first + count],
+                width=width,
+                start=start + first * width if start >= 0 else -1,
+                member=read,
+                target=target,
+                real=real,
+            )
+            number += 1
+
+
+@dataclass(frozen=True)
+class FamilyAttention:
+    """What all tiles of one pass share.
+
+    Args:
+        layout: the compiled forest.
+        mixed: whether the pass is over mixed families or leaf-only ones.
+        own_column: whether a member sees itself (leaf-only families alone).
+        scale: the factor c of the scores.
+        eps: [rows, 1 or H, P] positional embeddings of the members, or None.
+        dropout: probability that a weight is dropped.
+        seed: seed of this pass, if there is dropout.
+        dtype: what is computed in.
+    """
+
+    layout: FamilyLayout
+    mixed: bool
+    own_column: bool
+    scale: float
+    eps: Tensor | None
+    dropout: float
+    seed: int
+    dtype: torch.dtype
+
+    def tiles(self, spare: int, heads: int, channels: int) -> Iterator[Tile]:
+        """The tiles of this pass; ``channels`` are those of q, k and v together."""
+        position = 0 if self.eps is None else self.eps.size(1) * self.eps.size(2)
+        return tiles(self.layout, self.mixed, spare, heads * channels + position)
+
+    def runs(self, tile: Tile, heads: int) -> Iterator[slice]:
+        """Runs of queries: all of them unless one family exceeds a tile."""
+        width = tile.width
+        run = max(16, _SCORES // (heads * width * tile.family.numel()))
+        return (slice(i, min(i + run, width)) for i in range(0, width, run))
+
+    def key_bias(self, tile: Tile) -> Tensor | None:
+        """log n_C of every key, -inf for padding: [T, 1, 1, b], or None if all 0."""
+        shape = (tile.family.numel(), 1, 1, tile.width)
+        if self.mixed:
+            bias = self.layout.entity_log_count[tile.target].view(shape)
+            return bias.to(self.dtype)
+        if tile.real is None:
+            return None
+        bias = torch.zeros(shape, dtype=self.dtype, device=tile.real.device)
+        return bias.masked_fill_(~tile.real.view(shape), float("-inf"))
+
+    def scores(
+        self, q: Tensor, k: Tensor, eps: Tensor | None, bias: Tensor | None, run: slice
+    ) -> Tensor:
+        """s(B, C) + log n_C for a run of queries: [T, H, r, b]."""
+        s = torch.matmul(q[:, :, run] * self.scale, k.transpose(2, 3))
+        if eps is not None:
+            s += torch.matmul(eps[:, :, run], eps.transpose(2, 3))
+        if bias is not None:
+            s += bias
+        if not self.own_column:
+            s.diagonal(run.start, 2, 3).fill_(float("-inf"))
+        return s
+
+    def kept(self, tile: Tile, run: slice, like: Tensor) -> Tensor | None:
+        """Dropout's factors for a run of queries, the same at every call."""
+        if self.dropout == 0.0:
+            return None
+        generator = torch.Generator(like.device)
+        generator.manual_seed(self.seed + (tile.number << 24) + run.start)
+        kept = torch.empty_like(like)
+        kept.bernoulli_(1 - self.dropout, generator=generator)
+        return kept.div_(1 - self.dropout) if self.dropout < 1 else kept
+
+    def forward(
+        self, tile: Tile, q: Tensor, k: Tensor, v: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Context [T, H, b, W] and log-sum-exp [T, H, b] of loaded q, k, v."""
+        eps = None if self.eps is None else tile.load(self.eps, self.dtype)
+        bias = self.key_bias(tile)
+        contexts, masses = [], []
+        for run in self.runs(tile, q.size(1)):
+            s = self.scores(q, k, eps, bias, run)
+            top = s.amax(-1, keepdim=True)
+            mass = s.sub_(top).exp_().sum(-1, keepdim=True)
+            if (kept := self.kept(tile, run, s)) is not None:
+                s *= kept
+            contexts.append(torch.matmul(s, v).div_(mass))
+            masses.append(mass.log_().add_(top).squeeze(-1))
+        if len(contexts) == 1:
+            return contexts[0], masses[0]
+        return torch.cat(contexts, 2), torch.cat(masses, 2)
+
+    def backward(
+        self,
+        tile: Tile,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mass: Tensor,
+        context: Tensor,
+        grad_context: Tensor,
+        grad_mass: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Gradients of loaded q, k, v and eps; the weights are computed again.
+
+        Args:
+            tile: the families.
+            q: [T, H, b, D], as k; v [T, H, b, W].
+            k: see q.
+            v: see q.
+            mass: log-sum-exp of the forward pass, [T, H, b].
+            context: its context, [T, H, b, W].
+            grad_context: [T, H, b, W]; 0 in padded members.
+            grad_mass: [T, H, b]; 0 in padded members.
+        """
+        eps = None if self.eps is None else tile.load(self.eps, self.dtype)
+        bias = self.key_bias(tile)
+        offset = (grad_context * context).sum(-1, keepdim=True)
+        offset = offset.neg_().add_(grad_mass[..., None])
+        grad_q, grad_k, grad_v = torch.empty_like(q), None, None
+        grad_eps = None if eps is None else torch.zeros_like(eps)
+        for run in self.runs(tile, q.size(1)):
+            weight = self.scores(q, k, eps, bias, run)
+            weight = weight.sub_(mass[:, :, run, None]).exp_()
+            grad = grad_context[:, :, run]
+            grad_s = torch.matmul(grad, v.transpose(2, 3))
+            spread = weight
+            if (kept := self.kept(tile, run, weight)) is not None:
+                grad_s *= kept
+                spread = weight * kept
+            grad_v = _add(grad_v, torch.matmul(spread.transpose(2, 3), grad))
+            grad_s = grad_s.add_(offset[:, :, run]).mul_(weight)
+            if eps is not None and grad_eps is not None:
+                pairs = grad_s if eps.size(1) > 1 else grad_s.sum(1, keepdim=True)
+                grad_eps[:, :, run] += torch.matmul(pairs, eps)
+                grad_eps += torch.matmul(pairs.transpose(2, 3), eps[:, :, run])
+            grad_s *= self.scale
+            torch.matmul(grad_s, k, out=grad_q[:, :, run])
+            grad_k = _add(grad_k, torch.matmul(grad_s.transpose(2, 3), q[:, :, run]))
+        return grad_q, grad_k, grad_v, grad_eps  # type: ignore[return-value]
+
+
+def _add(total: Tensor | None, part: Tensor) -> Tensor:
+    return part if total is None else total.add_(part)

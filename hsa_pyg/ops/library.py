@@ -1,0 +1,192 @@
+"""Registers the four passes as differentiable operators with ``torch.library``.
+
+The compiled hierarchy travels as a list of tensors, so that ``torch.compile`` sees one
+opaque operator whose sizes are sizes of its inputs, whatever the shape of the trees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hsa_pyg.compilation import FamilyLayout
+from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.ops import passes
+
+_LAYOUT_FIELDS = tuple(field.name for field in fields(FamilyLayout))
+_SAVED_FIELDS = tuple(field.name for field in fields(passes.Saved))
+
+
+def flatten(hierarchy: SignalHierarchy) -> list[Tensor]:
+    """The tensors of a compiled hierarchy, as the operators take them."""
+    layout = [getattr(hierarchy.layout, name) for name in _LAYOUT_FIELDS]
+    return [hierarchy.leaves, *layout]
+
+
+def compute_dtype(*tensors: Tensor) -> torch.dtype:
+    """float64 if an input is; float32 otherwise, also for half precision."""
+    wide = any(x.dtype == torch.float64 for x in tensors)
+    return torch.float64 if wide else torch.float32
+
+
+def _call(
+    hierarchy: list[Tensor],
+    position: Tensor | None,
+    seed: Tensor,
+    scale: float,
+    self_attention: bool,
+    dropout: float,
+) -> passes.AttentionCall:
+    return passes.AttentionCall(
+        layout=FamilyLayout(*hierarchy[1:]),
+        leaves=hierarchy[0],
+        position=position,
+        scale=scale,
+        self_attention=self_attention,
+        dropout=dropout,
+        seed=int(seed) if dropout > 0 else 0,
+    )
+
+
+@torch.library.custom_op("hsa_pyg::attention_forward", mutates_args=())
+def attention_forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    position: Tensor | None,
+    hierarchy: list[Tensor],
+    seed: Tensor,
+    scale: float,
+    self_attention: bool,
+    dropout: float,
+    energy: bool,
+) -> tuple[
+    Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor
+]:
+    """y, phi (no rows unless ``energy``), and the tensors of ``passes.Saved``."""
+    call = _call(hierarchy, position, seed, scale, self_attention, dropout)
+    with torch.autocast(q.device.type, enabled=False):
+        y, saved = passes.forward(call, q, k, v, compute_dtype(q, k, v))
+        phi = saved.gain.new_empty(0, q.size(1))
+        if energy:
+            phi = passes.energies(call, q, k, saved)
+    return (y, phi, *(getattr(saved, name) for name in _SAVED_FIELDS))  # type: ignore[return-value]
+
+
+@attention_forward.register_fake
+def _(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    position: Tensor | None,
+    hierarchy: list[Tensor],
+    seed: Tensor,
+    scale: float,
+    self_attention: bool,
+    dropout: float,
+    energy: bool,
+) -> Any:
+    layout, dtype = FamilyLayout(*hierarchy[1:]), compute_dtype(q, k, v)
+    (rows, heads, width), value = q.shape, v.size(2)
+    inner = layout.internal_node.size(0)
+    entities = layout.entity_node.size(0)
+    nodes = layout.node_energy.size(0) if energy else 0
+    return (
+        v.new_empty(rows, heads, value),
+        q.new_empty(nodes, heads, dtype=dtype),
+        q.new_empty(inner, heads, 2 * width + value, dtype=dtype),
+        q.new_empty(rows + 1, heads, dtype=dtype),
+        q.new_empty(rows + 1, heads, value, dtype=dtype),
+        q.new_empty(entities, heads, dtype=dtype),
+        q.new_empty(entities, heads, value, dtype=dtype),
+        q.new_empty(entities - 1, heads, dtype=dtype),
+        q.new_empty(inner, heads, dtype=dtype),
+    )
+
+
+@torch.library.custom_op("hsa_pyg::attention_backward", mutates_args=())
+def attention_backward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    position: Tensor | None,
+    hierarchy: list[Tensor],
+    saved: list[Tensor],
+    grad_y: Tensor,
+    grad_phi: Tensor | None,
+    seed: Tensor,
+    scale: float,
+    self_attention: bool,
+    dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of q, k, v and of position (no rows without position)."""
+    call = _call(hierarchy, position, seed, scale, self_attention, dropout)
+    with torch.autocast(q.device.type, enabled=False):
+        *grads, grad_position = passes.backward(
+            call, q, k, v, passes.Saved(*saved), grad_y, grad_phi
+        )
+    if grad_position is None:
+        grad_position = q.new_empty(0)
+    return (*grads, grad_position)  # type: ignore[return-value]
+
+
+@attention_backward.register_fake
+def _(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    position: Tensor | None,
+    hierarchy: list[Tensor],
+    saved: list[Tensor],
+    grad_y: Tensor,
+    grad_phi: Tensor | None,
+    seed: Tensor,
+    scale: float,
+    self_attention: bool,
+    dropout: float,
+) -> Any:
+    grads = [x.new_empty(x.shape) for x in (q, k, v)]
+    grad_position = q.new_empty(0) if position is None else torch.empty_like(position)
+    return (*grads, grad_position)
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    q, k, v, position, hierarchy, seed, *options, energy = inputs
+    ctx.options, ctx.energy, ctx.lengths = options, energy, len(hierarchy)
+    ctx.has_position = position is not None
+    held = [] if position is None else [position]
+    ctx.save_for_backward(q, k, v, *held, seed, *hierarchy, *output[2:])
+    ctx.mark_non_differentiable(*output[2:])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
+    q, k, v, *rest = ctx.saved_tensors
+    position = rest.pop(0) if ctx.has_position else None
+    seed = rest.pop(0)
+    hierarchy, saved = rest[: ctx.lengths], rest[ctx.lengths :]
+    none = [None] * ctx.lengths
+    if grad_y is None and grad_phi is None:
+        return None, None, None, None, none, *[None] * 5
+    if grad_y is None:
+        grad_y = torch.zeros_like(v)
+    grads = attention_backward(
+        q,
+        k,
+        v,
+        position,
+        hierarchy,
+        saved,
+        grad_y,
+        grad_phi if ctx.energy else None,
+        seed,
+        *ctx.options,
+    )
+    grad_position = grads[3] if ctx.has_position else None
+    return *grads[:3], grad_position, none, *[None] * 5
+
+
+attention_forward.register_autograd(_backward, setup_context=_setup_context)

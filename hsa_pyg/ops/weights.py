@@ -1,0 +1,147 @@
+"""The attention weights themselves: one per pair of siblings, one per leaf.
+
+This path materialises every pair and is differentiated by autograd. It is for looking
+at attention; :func:`hsa_pyg.ops.hierarchical_attention` never builds these numbers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from hsa_pyg.compilation import FamilyLayout
+from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.ops.levels import levels
+
+
+class FamilyWeights(NamedTuple):
+    r"""Hierarchical attention as edges and weights.
+
+    With C = ``pair_index[0]`` and B = ``pair_index[1]`` siblings, every leaf under B
+    puts the weight ``pair_weight`` on the leaves under C together, so that
+    :math:`\theta_{ij}` is ``pair_weight`` :math:`/ n_C`; :math:`\theta_{ii}` is
+    ``self_weight``.
+    """
+
+    pair_index: Tensor  #: [2, S] node ids: the attended sibling, the attending one
+    pair_weight: Tensor  #: [S, H] total weight on the block
+    self_weight: Tensor  #: [N, H] weight of each leaf row on itself
+
+
+def family_weights(
+    q: Tensor,
+    k: Tensor,
+    hierarchy: SignalHierarchy,
+    *,
+    self_attention: bool = True,
+    position: Tensor | None = None,
+    scale: float = 1.0,
+) -> FamilyWeights:
+    r"""Attention weights between siblings and of leaves on themselves.
+
+    Memory grows with the number of pairs of siblings, :math:`\sum b^2`.
+
+    Args:
+        q: queries of the leaves, [N, H, D].
+        k: keys of the leaves, [N, H, D].
+        hierarchy: the forest of M nodes and N leaves.
+        self_attention: whether a leaf attends to itself.
+        position: positional embeddings, [M, 1 or H, P], or None.
+        scale: the factor c of the scores.
+    """
+    layout = hierarchy.layout
+    inner = layout.internal_node.numel()
+    parent, node, target, source = _pairs(hierarchy)
+    count = torch.cat([layout.internal_count, torch.ones_like(hierarchy.leaves)])
+    q_mean = _means(layout, q, parent)
+    k_mean = _means(layout, k, parent)
+
+    s = (q_mean[target] * k_mean[source]).sum(-1) * scale
+    own = (q * k).sum(-1) * scale
+    if position is not None:
+        eps = position[node]
+        s = s + (eps[target] * eps[source]).sum(-1)
+        own = own + position[hierarchy.leaves].square().sum(-1)
+    if not self_attention:
+        own = torch.full_like(own, float("-inf"))
+    s = s + count[source].to(s.dtype).log()[:, None]
+    top = s.new_full((inner + q.size(0), q.size(1)), float("-inf"))
+    top = top.index_reduce(0, target, s.detach(), "amax")
+    top = top.masked_fill(torch.isinf(top), 0)  # roots have no siblings
+    total = torch.zeros_like(top).index_add(0, target, (s - top[target]).exp())
+    has_siblings = total > 0
+    mass = top + torch.where(has_siblings, total, 1).log()
+
+    gain = torch.cat([own.new_zeros(inner, q.size(1)), own])
+    share = 1 / layout.internal_count.to(s.dtype)[:, None]
+    child = (parent[inner:] >= 0).nonzero().view(-1) + inner
+    steps = [(child, parent[child])]
+    steps += [
+        (torch.arange(nodes.start, nodes.stop, device=parent.device), parent[nodes])
+        for nodes, _, _ in levels(layout, upward=True)
+    ]
+    for nodes, above in steps:
+        term = torch.logaddexp(gain[nodes], mass[nodes]) * count[nodes][:, None]
+        gain = gain.index_add(0, above, term * share[above])
+
+    log_mu, log_send = logsigmoid(gain - mass), logsigmoid(mass - gain)
+    outer = torch.zeros_like(mass)  # log weight of the parent; 0 above roots
+    down = [
+        (torch.arange(nodes.start, nodes.stop, device=parent.device), parent[nodes])
+        for nodes, _, _ in levels(layout, upward=False)
+    ]
+    for nodes, above in [*down, steps[0]]:
+        at_top = (parent[above] < 0)[:, None]
+        inside = torch.where(at_top, 0, outer[above] + log_mu[above])
+        outer = outer.index_copy(0, nodes, inside)
+    pair = (s - mass[target] + outer[target] + log_send[target]).exp()
+    own_weight = (outer + log_mu)[inner:].exp()
+    alone = (parent[inner:] < 0)[:, None]
+    own_weight = torch.where(alone, float(self_attention), own_weight)
+    return FamilyWeights(torch.stack([node[source], node[target]]), pair, own_weight)
+
+
+def _pairs(hierarchy: SignalHierarchy) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """All pairs of siblings among the internal nodes followed by the leaf rows.
+
+    Returns:
+        ``parent`` [F + N], internal number of the parent or -1; ``node`` [F + N], the
+        node id that meets the siblings; ``target`` and ``source`` [S].
+    """
+    layout = hierarchy.layout
+    inner = layout.internal_node.numel()
+    entity = torch.cat([torch.arange(inner).to(layout.mixed_leaf), layout.mixed_leaf])
+    entity[inner:] += inner
+    entity_parent = torch.cat([layout.internal_parent, layout.mixed_leaf_parent])
+    parent = torch.full((inner + hierarchy.num_leaves,), -1).to(entity)
+    parent[entity] = entity_parent
+    node = torch.cat([layout.internal_node, hierarchy.leaves])
+    node[entity] = layout.entity_node[:-1]
+    targets, sources = [entity[:0]], [entity[:0]]
+    for mixed, width, families, member, family, _, _ in layout.buckets.tolist():
+        grid = layout.bucket_member[member : member + families * width]
+        grid = grid.view(families, width)
+        real = grid < (entity.numel() if mixed else hierarchy.num_leaves)
+        grid = torch.where(real, grid, 0)
+        grid = entity[grid] if mixed else grid + inner
+        owner = layout.bucket_family[family : family + families, None]
+        parent[grid[real]] = owner.expand(-1, width)[real]
+        other = ~torch.eye(width, dtype=torch.bool, device=grid.device)
+        both = real[:, :, None] & real[:, None, :] & other
+        targets.append(grid[:, :, None].expand(-1, -1, width)[both])
+        sources.append(grid[:, None, :].expand(-1, width, -1)[both])
+    return parent, node, torch.cat(targets), torch.cat(sources)
+
+
+def _means(layout: FamilyLayout, x: Tensor, parent: Tensor) -> Tensor:
+    """Means over leaves of the internal nodes, followed by the leaves: [F + N, ...]."""
+    inner = layout.internal_node.numel()
+    child = (parent[inner:] >= 0).nonzero().view(-1)
+    total = x.new_zeros(inner, *x.shape[1:])
+    total = total.index_add(0, parent[inner:][child], x[child])
+    for nodes, _, _ in levels(layout, upward=True):
+        total = total.index_add(0, parent[nodes], total[nodes])
+    return torch.cat([total / layout.internal_count.to(x.dtype)[:, None, None], x])
