@@ -1,0 +1,38 @@
+"""Layers over nested signals: attention, positions, encoders, readouts, models."""
+
+from hsa_pyg.nn.encoder import LeafEncoder, TokenEmbedding
+from hsa_pyg.nn.flat_attention import FlatConv, flat_attention
+from hsa_pyg.nn.functional import hierarchical_attention
+from hsa_pyg.nn.hsa_conv import HSAConv
+from hsa_pyg.nn.positional import (
+    CoordinatePosition,
+    GraphPosition,
+    GridPosition,
+    HierarchicalPosition,
+    KeyValuePosition,
+    SequencePosition,
+    SetPosition,
+)
+from hsa_pyg.nn.readout import LeafReadout, leaf_means
+from hsa_pyg.nn.transformer import HSATransformer, PaperBlock, PreNormBlock
+
+__all__ = [
+    "CoordinatePosition",
+    "FlatConv",
+    "GraphPosition",
+    "GridPosition",
+    "HSAConv",
+    "HSATransformer",
+    "HierarchicalPosition",
+    "KeyValuePosition",
+    "LeafEncoder",
+    "LeafReadout",
+    "PaperBlock",
+    "PreNormBlock",
+    "SequencePosition",
+    "SetPosition",
+    "TokenEmbedding",
+    "flat_attention",
+    "hierarchical_attention",
+    "leaf_means",
+]

@@ -1,0 +1,216 @@
+"""From raw leaf features to leaf vectors, one encoder per leaf type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import reset
+from torch_geometric.nn.module_dict import ModuleDict
+
+from hsa_pyg.hierarchy import SignalHierarchy
+
+
+class LeafSchema(Protocol):
+    """What an encoder reads of a :class:`~hsa_pyg.data.Schema`."""
+
+    #: Attributes of every node type, each with the shape of a row and a dtype.
+    nodes: Any
+
+    @property
+    def leaf_types(self) -> list[str]:
+        """Node types that have features ``x``."""
+
+
+class TokenEmbedding(torch.nn.Embedding):
+    r"""A table of vectors for token ids, with entries of variance 1 / channels.
+
+    :class:`torch.nn.Embedding` starts at variance 1, which drowns what the first
+    layers of a residual network add to it.
+
+    Args:
+        num_tokens: Size of the vocabulary.
+        channels: Size of the vectors.
+
+    Shapes:
+        - **input:** token ids :math:`(n)`
+        - **output:** vectors :math:`(n, F)`
+    """
+
+    def __init__(self, num_tokens: int, channels: int) -> None:
+        super().__init__(num_tokens, channels)
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        torch.nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
+
+
+class LeafEncoder(torch.nn.Module):
+    r"""Encodes the leaves of each type into vectors of one size.
+
+    Args:
+        channels: Size of the vectors.
+        vocab_sizes: Leaf types that hold token ids, with the size of the vocabulary.
+        in_channels: Leaf types that hold vectors, with their size (-1 to derive it
+            from the first input); encoded by a linear map.
+        modules: Leaf types with a module of your own, which maps ``x`` of its type to
+            [n, channels].
+
+    Shapes:
+        - **input:** per leaf type, token ids :math:`(n)`, vectors :math:`(n, F_{in})`,
+          or what your module takes
+        - **output:** :math:`(N, F)`, the leaves of all types in the order of the
+          hierarchy's leaf rows
+
+    Raises:
+        ValueError: if a type has no encoder or several.
+
+    .. code-block:: python
+
+        >>> LeafEncoder(64, vocab_sizes={"token": 1000}, in_channels={"image": 512})
+        LeafEncoder(64, token=TokenEmbedding(1000, 64),
+            image=Linear(512, 64, bias=True))
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        vocab_sizes: Mapping[str, int] | None = None,
+        in_channels: Mapping[str, int] | None = None,
+        modules: Mapping[str, torch.nn.Module] | None = None,
+    ) -> None:
+        super().__init__()
+        self.channels = channels
+        given = [
+            *(vocab_sizes or {}).keys(),
+            *(in_channels or {}).keys(),
+            *(modules or {}).keys(),
+        ]
+        twice = {name for name in given if given.count(name) > 1}
+        if twice or not given:
+            raise ValueError(
+                f"leaf types {sorted(twice)} have more than one encoder"
+                if twice
+                else "no leaf type has an encoder; give vocab_sizes, in_channels or "
+                "modules"
+            )
+        self.encoders = ModuleDict(
+            {
+                **{
+                    name: TokenEmbedding(size, channels)
+                    for name, size in (vocab_sizes or {}).items()
+                },
+                **{
+                    name: Linear(size, channels)
+                    for name, size in (in_channels or {}).items()
+                },
+                **(modules or {}),
+            }
+        )
+
+    @classmethod
+    def from_schema(
+        cls,
+        schema: LeafSchema,
+        channels: int,
+        vocab_sizes: Mapping[str, int] | None = None,
+    ) -> LeafEncoder:
+        r"""An embedding table or a linear map for each leaf type of a data set.
+
+        Args:
+            schema: The data set's :class:`~hsa_pyg.data.Schema`.
+            channels: Size of the vectors.
+            vocab_sizes: Size of the vocabulary of every leaf type of token ids.
+
+        Raises:
+            ValueError: if features are neither token ids with a vocabulary nor vectors.
+        """
+        vocab_sizes = dict(vocab_sizes or {})
+        in_channels = {}
+        for name in schema.leaf_types:
+            feature = schema.nodes[name]["x"]
+            if name in vocab_sizes:
+                continue
+            if len(feature.shape) != 1 or not feature.dtype.is_floating_point:
+                raise ValueError(
+                    f"leaf type {name!r} holds {feature.dtype} rows of shape "
+                    f"{feature.shape}: give its size in vocab_sizes if they are token "
+                    "ids, or build a LeafEncoder with a module for it"
+                )
+            in_channels[name] = feature.shape[0]
+        unknown = [name for name in vocab_sizes if name not in schema.leaf_types]
+        if unknown:
+            raise ValueError(
+                f"vocab_sizes names {unknown}, but the leaf types are "
+                f"{schema.leaf_types}"
+            )
+        return cls(channels, vocab_sizes=vocab_sizes, in_channels=in_channels)
+
+    @property
+    def leaf_types(self) -> list[str]:
+        """The leaf types that have an encoder."""
+        return list(self.encoders.keys())
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        for module in self.encoders.values():
+            reset(module)
+
+    def forward(
+        self, x_dict: Mapping[str, Tensor], hierarchy: SignalHierarchy
+    ) -> Tensor:
+        r"""Encode the leaves of a batch.
+
+        Args:
+            x_dict: Features of each leaf type; a type without leaves may be absent.
+            hierarchy: The forest of the leaves, with node types.
+
+        Raises:
+            ValueError: if a leaf type lacks features or an encoder, or an encoder
+                gives another number of rows or channels than it should.
+        """
+        vectors = []
+        for name, (start, stop) in hierarchy.leaf_slices.items():
+            if stop == start:
+                continue
+            if name not in self.encoders or name not in x_dict:
+                lacking = "features" if name in self.encoders else "an encoder"
+                raise ValueError(
+                    f"the {stop - start} leaves of type {name!r} lack {lacking}; there "
+                    f"are encoders for {self.leaf_types}"
+                )
+            out = self._encode(name, x_dict[name])
+            if out.shape != (stop - start, self.channels):
+                raise ValueError(
+                    f"the encoder of leaf type {name!r} must give shape "
+                    f"{(stop - start, self.channels)}, got {tuple(out.shape)}"
+                )
+            vectors.append(out)
+        if not vectors:
+            if hierarchy.num_leaves > 0:
+                raise ValueError(
+                    "the hierarchy knows no node types, so its leaves find no encoder; "
+                    "build it by SignalHierarchy.from_edge_index"
+                )
+            return torch.zeros(0, self.channels, device=hierarchy.device)
+        return vectors[0] if len(vectors) == 1 else torch.cat(vectors)
+
+    def _encode(self, name: str, x: Tensor) -> Tensor:
+        module = self.encoders[name]
+        if isinstance(module, TokenEmbedding) and (
+            x.is_floating_point() or x.dim() != 1
+        ):
+            raise ValueError(
+                f"leaf type {name!r} must hold token ids [n] of an integer type, got "
+                f"{x.dtype} of shape {tuple(x.shape)}; list it under in_channels if it "
+                "holds vectors"
+            )
+        return module(x)
+
+    def __repr__(self) -> str:
+        encoders = ", ".join(f"{name}={mod}" for name, mod in self.encoders.items())
+        return f"{self.__class__.__name__}({self.channels}, {encoders})"

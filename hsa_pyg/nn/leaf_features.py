@@ -1,0 +1,151 @@
+"""What a layer over leaves is given: a tensor or a dictionary, checked and joined."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import torch
+from torch import Tensor
+
+from hsa_pyg.hierarchy import CHILD_OF, EdgeType, SignalHierarchy
+
+#: Leaf features: one tensor [N, F], or one tensor [n, F] per leaf type.
+LeafFeatures = Tensor | Mapping[str, Tensor]
+
+
+def compile_edges(
+    x: LeafFeatures,
+    edge_index_dict: Mapping[EdgeType, Tensor],
+    leaf_types: Collection[str] = (),
+) -> SignalHierarchy:
+    """Compile the ``child_of`` edges that come with a dictionary of leaf features.
+
+    The leaf types are the keys of ``x`` and ``leaf_types``; every other type is
+    internal and gets as many nodes as its edges name.
+
+    Args:
+        x: leaf features [n, F] per leaf type.
+        edge_index_dict: parent edges ``(child_type, "child_of", parent_type)`` [2, E];
+            other relations are not looked at.
+        leaf_types: leaf types that ``x`` may lack; they have no nodes then.
+
+    Raises:
+        TypeError: if ``x`` is a single tensor or the edges are no tensors.
+        ValueError: see :meth:`~hsa_pyg.SignalHierarchy.from_edge_index`.
+    """
+    if not isinstance(x, Mapping):
+        raise TypeError(
+            "a dictionary of edges needs a dictionary of leaf features per node type, "
+            f"got {type(x).__name__}; pass x_dict, or a SignalHierarchy with one tensor"
+        )
+    parent_edges = {
+        kind: edge for kind, edge in edge_index_dict.items() if kind[1] == CHILD_OF
+    }
+    num_nodes = {name: rows.size(0) for name, rows in x.items()}
+    num_nodes.update({name: 0 for name in leaf_types if name not in num_nodes})
+    known = list(num_nodes)
+    for (child_type, _, parent_type), edge in parent_edges.items():
+        if not isinstance(edge, Tensor) or edge.layout != torch.strided:
+            raise TypeError(
+                f"edges {(child_type, CHILD_OF, parent_type)} must be an integer "
+                f"tensor [2, num_edges], got {type(edge).__name__}"
+            )
+        for name, ids in zip((child_type, parent_type), edge, strict=True):
+            if name not in known:
+                largest = int(ids.max()) + 1 if ids.numel() else 0
+                num_nodes[name] = max(num_nodes.get(name, 0), largest)
+    hierarchy = SignalHierarchy.from_edge_index(
+        parent_edges, num_nodes, leaf_types=known
+    )
+    return hierarchy if parent_edges or not x else hierarchy.to(_device(x))
+
+
+def check_hierarchy(x: LeafFeatures, hierarchy: SignalHierarchy) -> None:
+    """Check that leaf features belong to a hierarchy: kind, rows and device.
+
+    Raises:
+        TypeError: if ``hierarchy`` is no :class:`~hsa_pyg.SignalHierarchy`, or ``x``
+            neither a tensor nor a dictionary of tensors.
+        ValueError: if rows, node types or devices do not match.
+    """
+    if not isinstance(hierarchy, SignalHierarchy):
+        raise TypeError(
+            "the tree of the leaves must be a SignalHierarchy or a dictionary of "
+            f"child_of edges, got {type(hierarchy).__name__}; a family spans node "
+            "types, so one edge_index (as to_hetero passes it) does not describe it"
+        )
+    if isinstance(x, Mapping):
+        _check_types(x, hierarchy)
+    elif not isinstance(x, Tensor):
+        raise TypeError(
+            "leaf features must be a tensor [num_leaves, channels] or a dictionary of "
+            f"such tensors, got {type(x).__name__}"
+        )
+    else:
+        _check_rows(x, hierarchy.num_leaves, "x")
+    if x is not None and (isinstance(x, Tensor) or x):
+        device = _device(x)
+        if device != hierarchy.device:
+            raise ValueError(
+                f"leaf features are on {device} and the hierarchy on "
+                f"{hierarchy.device}; call hierarchy.to({str(device)!r})"
+            )
+
+
+def _check_types(x: Mapping[str, Tensor], hierarchy: SignalHierarchy) -> None:
+    slices = hierarchy.leaf_slices
+    if not slices and x:
+        raise ValueError(
+            "this hierarchy knows no node types (it was built by from_parents); pass "
+            f"one tensor [{hierarchy.num_leaves}, channels] instead of {list(x)}"
+        )
+    for name, rows in x.items():
+        if name not in slices:
+            raise ValueError(
+                f"leaf features of type {name!r} have no leaves in the hierarchy, "
+                f"whose leaf types are {list(slices)}"
+            )
+        _check_rows(rows, slices[name][1] - slices[name][0], f"x[{name!r}]")
+    for name, (start, stop) in slices.items():
+        if stop > start and name not in x:
+            raise ValueError(
+                f"the hierarchy has {stop - start} leaves of type {name!r}, but x has "
+                f"only {list(x)}"
+            )
+
+
+def _check_rows(x: Tensor, number: int, name: str) -> None:
+    if x.dim() != 2 or x.size(0) != number:
+        raise ValueError(
+            f"{name} must have shape [{number}, channels], one row for each leaf of "
+            f"the hierarchy, got {tuple(x.shape)}"
+        )
+
+
+def _device(x: LeafFeatures) -> torch.device:
+    return (x if isinstance(x, Tensor) else next(iter(x.values()))).device
+
+
+def check_dtype(x: Tensor, weight: Tensor, name: str) -> None:
+    """Check that leaf features can be multiplied with a layer's parameters.
+
+    Raises:
+        ValueError: if they differ in dtype (outside of autocast) or device.
+    """
+    if x.device != weight.device:
+        raise ValueError(
+            f"{name} is on {x.device} and the layer's parameters on {weight.device}; "
+            "move one of them"
+        )
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(
+            f"{name} is {x.dtype} and the layer's parameters are {weight.dtype}; "
+            f"convert the features by .to({weight.dtype}) or the layer"
+        )
+
+
+def split_leaves(x: Tensor, hierarchy: SignalHierarchy) -> dict[str, Tensor]:
+    """Views of the leaf rows [N, ...] of each leaf type, also of those without rows."""
+    return {
+        name: x[start:stop] for name, (start, stop) in hierarchy.leaf_slices.items()
+    }

@@ -1,0 +1,87 @@
+"""The linear map of positions that each layer has per domain."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.dense.linear import HeteroLinear, Linear
+
+
+class DomainLinear(torch.nn.Module):
+    r"""Maps positions linearly, each domain by its own matrix and without a bias.
+
+    Zero stays zero, so roots and members of sets keep having no position. The entries
+    start with variance 1 / head width: positions of norm 1, as the modules of this
+    package give them, keep that norm per head.
+
+    Args:
+        in_channels: Size P of the positions.
+        heads: Number of heads H.
+        head_channels: Size D of a position per head.
+        num_domains: Number of domains.
+
+    Shapes:
+        - **input:** positions :math:`(M, P)`, domain ids :math:`(M)`
+        - **output:** :math:`(M, H, D)`
+    """
+
+    def __init__(
+        self, in_channels: int, heads: int, head_channels: int, num_domains: int = 1
+    ) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        self.heads = heads
+        self.head_channels = head_channels
+        self.num_domains = num_domains
+        width = heads * head_channels
+        self.lin: Linear | HeteroLinear
+        if num_domains == 1:
+            self.lin = Linear(in_channels, width, bias=False)
+        else:
+            self.lin = HeteroLinear(in_channels, width, num_domains, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        torch.nn.init.normal_(self.lin.weight, std=self.head_channels**-0.5)
+
+    def forward(self, position: Tensor, domain: Tensor | None = None) -> Tensor:
+        r"""Map positions.
+
+        Args:
+            position: [M, P].
+            domain: [M], between 0 and ``num_domains`` - 1. Not needed if there is one.
+
+        Raises:
+            ValueError: for other shapes, or a domain out of range.
+        """
+        if position.dim() != 2 or position.size(1) != self.in_channels:
+            raise ValueError(
+                f"'position' must have shape [num_nodes, {self.in_channels}], got "
+                f"{tuple(position.shape)}"
+            )
+        if self.num_domains == 1 or position.size(0) == 0:
+            eps = position @ self._single_weight()
+        else:
+            eps = self.lin(position, self._check_domain(position, domain))
+        return eps.view(-1, self.heads, self.head_channels)
+
+    def _single_weight(self) -> Tensor:
+        one = self.num_domains == 1
+        return self.lin.weight.t() if one else self.lin.weight[0]
+
+    def _check_domain(self, position: Tensor, domain: Tensor | None) -> Tensor:
+        if domain is None or domain.shape != position.shape[:1]:
+            raise ValueError(
+                f"a layer with {self.num_domains} domains needs 'domain' of shape "
+                f"{tuple(position.shape[:1])}, got "
+                f"{None if domain is None else tuple(domain.shape)}"
+            )
+        # HeteroLinear would leave the rows of unknown domains unwritten.
+        outside = (domain < 0) | (domain >= self.num_domains)
+        if bool(outside.any()):
+            raise ValueError(
+                f"'domain' must lie between 0 and {self.num_domains - 1}, got "
+                f"{int(domain[outside][0])}"
+            )
+        return domain

@@ -1,0 +1,173 @@
+"""The positional embedding of every node of a hierarchy in its parent's domain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+from torch_geometric.nn.inits import reset
+from torch_geometric.nn.module_dict import ModuleDict
+
+from hsa_pyg.hierarchy import CHILD_OF, SignalHierarchy
+from hsa_pyg.nn.positional.coordinates import (
+    GridPosition,
+    SequencePosition,
+)
+from hsa_pyg.nn.positional.graph import GraphPosition
+from hsa_pyg.nn.positional.keys import KeyValuePosition, SetPosition
+
+_BY_NAME = {
+    "sequence": SequencePosition,
+    "grid": GridPosition,
+    "graph": GraphPosition,
+    "set": SetPosition,
+}
+
+
+class HierarchicalPosition(torch.nn.Module):
+    r"""Picks a child's positional embedding by the domain of its parent.
+
+    The result is :math:`\epsilon` of hsa.md, before the linear map per domain and layer
+    that :class:`~hsa_pyg.nn.HSAConv` applies. Roots and the members of sets have zeros.
+
+    Args:
+        domains: The domain of each internal node type: ``"sequence"``, ``"grid"``,
+            ``"graph"``, ``"set"``, or one of the modules of this package, such as
+            ``KeyValuePosition(num_keys, channels)``. Each type has its own parameters,
+            and its own domain id in the order given.
+        channels: Size P of the positional embeddings.
+
+    What each domain reads from a child's node store: sequences and grids ``pos``
+    (:math:`(n, 1)` and :math:`(n, 2)`), key-value domains ``key`` (:math:`(n)`), graphs
+    the edges between the children, of any relation but ``child_of``.
+
+    Shapes:
+        - **input:** a signal or batch, and its hierarchy of M nodes
+        - **output:** positions :math:`(M, P)`, domain ids :math:`(M)`
+
+    .. code-block:: python
+
+        >>> HierarchicalPosition({"document": "sequence", "sentence": "sequence"}, 16)
+        HierarchicalPosition(16, document=SequencePosition(16, kind='sinusoidal'),
+            sentence=SequencePosition(16, kind='sinusoidal'))
+    """
+
+    zero: Tensor
+
+    def __init__(
+        self, domains: Mapping[str, str | torch.nn.Module], channels: int
+    ) -> None:
+        super().__init__()
+        self.channels = channels
+        modules = {}
+        for name, domain in domains.items():
+            if isinstance(domain, str):
+                if domain not in _BY_NAME:
+                    raise ValueError(
+                        f"the domain of {name!r} must be one of {list(_BY_NAME)} or a "
+                        f"module such as KeyValuePosition(num_keys, {channels}), got "
+                        f"{domain!r}"
+                    )
+                modules[name] = _BY_NAME[domain](channels)
+            else:
+                modules[name] = domain
+            if modules[name].channels != channels:
+                raise ValueError(
+                    f"the domain of {name!r} has {modules[name].channels} channels "
+                    f"instead of {channels}"
+                )
+        self.domains = ModuleDict(modules)
+        # Where there is no position; it follows the module's device and dtype.
+        self.register_buffer("zero", torch.zeros(channels), persistent=False)
+
+    @property
+    def num_domains(self) -> int:
+        """Number of domains, as :class:`~hsa_pyg.nn.HSAConv` wants to know it."""
+        return max(len(self.domains), 1)
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        for module in self.domains.values():
+            reset(module)
+
+    def forward(
+        self, signal: HeteroData, hierarchy: SignalHierarchy
+    ) -> tuple[Tensor, Tensor]:
+        r"""Embed all nodes of a signal or batch.
+
+        Raises:
+            ValueError: if an internal type has no domain, or a child type lacks the
+                attribute that its parent's domain reads.
+        """
+        position = self.zero.expand(hierarchy.num_nodes, -1)
+        domain = torch.zeros_like(hierarchy.parent)
+        number = {name: i for i, name in enumerate(self.domains.keys())}
+        children: dict[str, list[tuple[str, Tensor]]] = {}
+        for child_type, relation, parent_type in signal.edge_types:
+            if relation != CHILD_OF:
+                continue
+            child = signal[child_type, relation, parent_type].edge_index[0]
+            if child.numel() == 0:
+                continue
+            if parent_type not in number:
+                raise ValueError(
+                    f"internal type {parent_type!r} has no domain among "
+                    f"{list(number)}; name one, for instance 'set'"
+                )
+            children.setdefault(parent_type, []).append((child_type, child))
+        for parent_type, parts in children.items():
+            module = self.domains[parent_type]
+            nodes = torch.cat(
+                [child + hierarchy.node_slices[name][0] for name, child in parts]
+            )
+            if isinstance(module, GraphPosition):
+                edges = _sibling_edges(signal, hierarchy, nodes)
+                eps = module(edges, hierarchy.parent[nodes])
+            elif isinstance(module, SetPosition):
+                continue
+            else:
+                key = "key" if isinstance(module, KeyValuePosition) else "pos"
+                eps = module(
+                    torch.cat([_read(signal, n, key, parent_type)[c] for n, c in parts])
+                )
+            position = position.index_copy(0, nodes, eps.to(position.dtype))
+            domain[nodes] = number[parent_type]
+        return position, domain
+
+    def __repr__(self) -> str:
+        domains = ", ".join(f"{name}={mod}" for name, mod in self.domains.items())
+        return f"{self.__class__.__name__}({self.channels}, {domains})"
+
+
+def _read(signal: HeteroData, name: str, key: str, parent_type: str) -> Tensor:
+    value = signal[name].get(key)
+    if not isinstance(value, Tensor):
+        raise ValueError(
+            f"nodes of type {name!r} have no {key!r}, which the domain of their parent "
+            f"type {parent_type!r} reads; set signal[{name!r}].{key}, or make "
+            f"{parent_type!r} a 'set'"
+        )
+    # Keys are ids, coordinates are columns.
+    return value if key == "key" or value.dim() == 2 else value[:, None]
+
+
+def _sibling_edges(
+    signal: HeteroData, hierarchy: SignalHierarchy, nodes: Tensor
+) -> Tensor:
+    """Edges with both ends among ``nodes``, as rows of ``nodes``: [2, E]."""
+    row = nodes.new_full((hierarchy.num_nodes,), -1)
+    row[nodes] = torch.arange(nodes.numel(), device=nodes.device)
+    edges = [nodes.new_empty(2, 0)]
+    for source, relation, target in signal.edge_types:
+        if relation == CHILD_OF:
+            continue
+        edge = signal[source, relation, target].edge_index
+        ends = [
+            row[edge[i] + hierarchy.node_slices[name][0]]
+            for i, name in enumerate((source, target))
+        ]
+        edge = torch.stack(ends)
+        edges.append(edge[:, (edge >= 0).all(dim=0)])
+    return torch.cat(edges, dim=1)

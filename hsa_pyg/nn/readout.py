@@ -1,0 +1,107 @@
+"""From leaves to trees, and to the nodes between."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.aggr import Aggregation, AttentionalAggregation
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import reset
+from torch_geometric.nn.resolver import aggregation_resolver
+
+from hsa_pyg.hierarchy import SignalHierarchy
+
+
+class LeafReadout(torch.nn.Module):
+    r"""One vector per tree, aggregated over its leaves.
+
+    The rows come from the hierarchy's metadata: there are ``hierarchy.num_trees`` of
+    them, and those of trees without a leaf are what the aggregation gives an empty set
+    (zeros for the mean and for attention), never NaN.
+
+    Args:
+        aggr: ``"mean"``, ``"attention"`` (a learned gate,
+            :class:`~torch_geometric.nn.aggr.AttentionalAggregation`), another name
+            that PyG resolves (``"max"``, ``"sum"``, ...), or an
+            :class:`~torch_geometric.nn.aggr.Aggregation` of your own.
+        channels: Size of the leaf features; only ``"attention"`` needs it.
+
+    Shapes:
+        - **input:** leaf features :math:`(N, F)` and their hierarchy
+        - **output:** tree features :math:`(T, F)`
+
+    .. code-block:: python
+
+        >>> import torch
+        >>> from hsa_pyg import SignalHierarchy
+        >>> h = SignalHierarchy.from_parents(torch.tensor([-1, -1, 0, 0]))
+        >>> x = torch.tensor([[9.0], [1.0], [3.0]])  # leaves 1, 2 and 3
+        >>> LeafReadout("mean")(x, h)
+        tensor([[2.],
+                [9.]])
+    """
+
+    def __init__(
+        self, aggr: str | Aggregation = "mean", channels: int | None = None
+    ) -> None:
+        super().__init__()
+        if aggr == "attention":
+            if channels is None:
+                raise ValueError("the readout 'attention' needs 'channels'")
+            aggr = AttentionalAggregation(Linear(channels, 1))
+        self.aggr = aggregation_resolver(aggr)
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        reset(self.aggr)
+
+    def forward(self, x: Tensor, hierarchy: SignalHierarchy) -> Tensor:
+        r"""Aggregate leaf rows.
+
+        Args:
+            x: Leaf features [N, F], in the order of ``hierarchy.leaves``.
+            hierarchy: The compiled forest of T trees.
+
+        Returns:
+            [T, F], in the dtype of ``x``; summed in float32 at least.
+
+        Raises:
+            ValueError: if ``x`` has another number of rows than there are leaves.
+        """
+        if x.dim() != 2 or x.size(0) != hierarchy.num_leaves:
+            raise ValueError(
+                f"x must have shape [{hierarchy.num_leaves}, channels], one row for "
+                f"each leaf of the hierarchy, got {tuple(x.shape)}"
+            )
+        # A running sum in bfloat16 stops growing at 256 times its terms.
+        wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+        out = self.aggr(
+            wide, index=hierarchy.leaf_tree, dim_size=hierarchy.num_trees, dim=0
+        )
+        return out.to(x.dtype)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({self.aggr})"
+
+
+def leaf_means(x: Tensor, hierarchy: SignalHierarchy) -> Tensor:
+    r"""The mean over the leaves below every node (hsa.md, section 7: local means).
+
+    Args:
+        x: Leaf features [N, ...], in the order of ``hierarchy.leaves``.
+        hierarchy: The compiled forest of M nodes.
+
+    Returns:
+        [M, ...] by node id. A leaf has its own row, a node without leaves zeros.
+    """
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    total = x.new_zeros(hierarchy.num_nodes, *x.shape[1:], dtype=dtype)
+    total = total.index_copy(0, hierarchy.leaves, x.to(dtype))
+    deepest_first = torch.argsort(hierarchy.depth, descending=True, stable=True)
+    per_level = torch.bincount(hierarchy.depth, minlength=hierarchy.max_depth + 1)
+    # The last chunk holds the roots, which have nobody to add to.
+    levels = deepest_first.split(per_level.flip(0).tolist())[:-1]
+    for nodes in levels:
+        total = total.index_add_(0, hierarchy.parent[nodes], total[nodes])
+    count = hierarchy.leaf_counts.clamp(min=1).view(-1, *[1] * (x.dim() - 1))
+    return (total / count).to(x.dtype)
