@@ -1,0 +1,199 @@
+"""What can be wrong with a nested signal, as sentences that name type and index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from hsa_pyg.data.schema import Schema, check_counted, group_label
+from hsa_pyg.hierarchy import SignalHierarchy
+
+if TYPE_CHECKING:
+    from hsa_pyg.data.signal import NestedSignal
+
+#: Parts of names to which PyG gives a meaning of its own, and what it does to them.
+_MANGLED = {
+    "batch": "PyG shifts it as if it held sample numbers, and fails where it is empty",
+    "index": "PyG may shift it by numbers of nodes and joins it along its last dimension",
+    "face": "PyG may shift it by numbers of nodes and joins it along its last dimension",
+}
+_OWN_INDICES = ("edge_index", "edge_label_index")
+
+
+def problems(signal: NestedSignal) -> Iterator[str]:
+    """The problems of a signal or a batch of them, the most basic ones first.
+
+    Later checks rely on earlier ones, so only the first problem is sure to be one.
+    """
+    try:
+        check_counted(Schema.of(signal), type(signal).__name__)
+    except ValueError as error:
+        yield str(error)
+    yield from _attribute_problems(signal)
+    yield from _edge_problems(signal)
+    yield from _device_problems(signal)
+    try:
+        hierarchy = signal.hierarchy
+    except (ValueError, TypeError) as error:
+        yield str(error)
+    else:
+        yield from _root_problems(signal, hierarchy)
+
+
+def mangled_names(signal: NestedSignal) -> Iterator[str]:
+    """Warnings about names that PyG or PyTorch would stumble over."""
+    for kind in signal.node_types:
+        if "." in kind:
+            yield (
+                f"type name {kind!r} contains a dot, which torch.nn.ModuleDict refuses; "
+                "rename the type"
+            )
+    for store in signal.stores:
+        for name, _ in store.items():
+            meaning = _mangled(name, isinstance(signal, Batch))
+            if meaning is not None:
+                yield (
+                    f"attribute {name!r} of {group_label(store._key)}: {meaning}; "
+                    "rename it"
+                )
+
+
+def _mangled(name: str, in_batch: bool) -> str | None:
+    if name in _OWN_INDICES:
+        return None
+    if in_batch and (name in ("batch", "ptr") or name.endswith(("_batch", "_ptr"))):
+        return None
+    if name == "ptr":
+        return "PyG leaves it out of batches"
+    return next((what for part, what in _MANGLED.items() if part in name), None)
+
+
+def _attribute_problems(signal: NestedSignal) -> Iterator[str]:
+    for kind, store in signal.node_items():
+        number = int(store.num_nodes)
+        for name in ("x", "pos", "key"):
+            value = store.get(name)
+            if value is None:
+                continue
+            if not isinstance(value, Tensor) or value.dim() == 0:
+                yield (
+                    f"{name!r} of type {kind!r} must be a tensor with {number} rows, got "
+                    f"{_shape(value)}"
+                )
+            elif value.size(0) != number:
+                yield (
+                    f"{name!r} of type {kind!r} has {value.size(0)} rows for {number} "
+                    f"nodes; give every node one row"
+                )
+        pos, key = store.get("pos"), store.get("key")
+        if isinstance(pos, Tensor) and (
+            pos.dim() != 2 or pos.size(1) not in (1, 2) or not pos.is_floating_point()
+        ):
+            yield (
+                f"'pos' of type {kind!r} must hold floats in the shape [{number}, 1] (a "
+                f"place in a sequence) or [{number}, 2] (in a grid), got {_shape(pos)}"
+            )
+        if isinstance(key, Tensor) and (key.dim() != 1 or key.dtype != torch.long):
+            yield (
+                f"'key' of type {kind!r} must hold int64 key ids in the shape "
+                f"[{number}], got {_shape(key)}"
+            )
+
+
+def _edge_problems(signal: NestedSignal) -> Iterator[str]:
+    for kind, store in signal.edge_items():
+        edge = store.get("edge_index")
+        if not isinstance(edge, Tensor):
+            yield (
+                f"edge type {kind} has no edge_index; set it to a tensor [2, num_edges], "
+                "or delete the edge type"
+            )
+            continue
+        if edge.dim() != 2 or edge.size(0) != 2 or edge.dtype != torch.long:
+            yield (
+                f"edge_index of edge type {kind} must hold int64 in the shape "
+                f"[2, num_edges], got {_shape(edge)}"
+            )
+            continue
+        for row, end in ((0, kind[0]), (1, kind[2])):
+            number = int(signal[end].num_nodes)
+            outside = ((edge[row] < 0) | (edge[row] >= number)).nonzero().view(-1)
+            if outside.numel() > 0:
+                column = int(outside[0])
+                yield (
+                    f"edge {column} of edge type {kind} names node "
+                    f"{int(edge[row, column])} of type {end!r}, which has {number} nodes"
+                )
+        yield from _torn_edges(signal, kind, edge)
+
+
+def _torn_edges(
+    signal: NestedSignal, kind: tuple[str, str, str], edge: Tensor
+) -> Iterator[str]:
+    child_sample, parent_sample = (signal[kind[end]].get("batch") for end in (0, 2))
+    if child_sample is None or parent_sample is None:
+        return
+    samples = child_sample[edge[0]], parent_sample[edge[1]]
+    torn = (samples[0] != samples[1]).nonzero().view(-1)
+    if torn.numel() > 0:
+        column = int(torn[0])
+        child, parent = edge[:, column].tolist()
+        yield (
+            f"node {child} of type {kind[0]!r} is in sample {int(samples[0][column])}, "
+            f"but the {kind[1]!r} edge leads to node {parent} of type {kind[2]!r} in "
+            f"sample {int(samples[1][column])}: the batch was put together wrongly; "
+            "batch with hsa_pyg.loader.DataLoader, or after hsa_pyg.data.unify"
+        )
+
+
+def _device_problems(signal: NestedSignal) -> Iterator[str]:
+    seen: dict[torch.device, str] = {}
+    for store in signal.stores:
+        for name, value in store.items():
+            if isinstance(value, Tensor):
+                seen.setdefault(value.device, f"{name!r} of {group_label(store._key)}")
+    if len(seen) > 1:
+        places = " and ".join(f"{what} on {device}" for device, what in seen.items())
+        yield f"the signal lies on several devices: {places}; use signal.to(device)"
+
+
+def _root_problems(signal: NestedSignal, hierarchy: SignalHierarchy) -> Iterator[str]:
+    roots = hierarchy.roots
+    if isinstance(signal, Batch):
+        sample = torch.cat(
+            [
+                store["batch"] if "batch" in store else roots.new_empty(0)
+                for store in signal.node_stores
+            ]
+        )[roots]
+    else:
+        sample = torch.zeros_like(roots)
+    count = torch.bincount(sample, minlength=signal.num_graphs)
+    for number in (count != 1).nonzero().view(-1).tolist():
+        where = f"sample {number}" if isinstance(signal, Batch) else "the signal"
+        if int(count[number]) == 0:
+            yield f"{where} has no node; leave it out, or give it a root"
+        else:
+            first, second = roots[sample == number][:2].tolist()
+            yield (
+                f"{where} has {int(count[number])} roots, among them "
+                f"{_node(hierarchy, first)} and {_node(hierarchy, second)}; join them "
+                f"under one root by 'child_of' edges"
+            )
+
+
+def _node(hierarchy: SignalHierarchy, node: int) -> str:
+    for kind, (start, stop) in hierarchy.node_slices.items():
+        if start <= node < stop:
+            return f"node {node - start} of type {kind!r}"
+    return f"node {node}"
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+    return type(value).__name__
