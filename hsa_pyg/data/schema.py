@@ -236,8 +236,8 @@ def check_counted(schema: Schema, source: str) -> None:
     """Raise a ValueError if nothing tells how many nodes a type of ``schema`` has."""
     for kind in schema.uncounted():
         raise ValueError(
-            f"{source}: type {kind!r} has neither 'x' nor 'num_nodes', so its number of "
-            f"nodes is unknown; set signal[{kind!r}].num_nodes (0 if it has none)"
+            f"{source}: type {kind!r} has neither 'x' nor 'num_nodes', so its number "
+            f"of nodes is unknown; set signal[{kind!r}].num_nodes (0 if it has none)"
         )
 
 

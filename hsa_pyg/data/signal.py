@@ -201,7 +201,7 @@ class NestedSignal(HeteroData):
         if key in ("schema", "hierarchy", "num_graphs"):
             raise AttributeError(
                 f"'{key}' is worked out from the stores and cannot be set; change the "
-                "types and edges instead (NestedSignal(schema=...) starts from a schema)"
+                "types and edges instead, or start from NestedSignal(schema=...)"
             )
         super().__setattr__(key, value)
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 #: Parts of names to which PyG gives a meaning of its own, and what it does to them.
 _MANGLED = {
     "batch": "PyG shifts it as if it held sample numbers, and fails where it is empty",
-    "index": "PyG may shift it by numbers of nodes and joins it along its last dimension",
-    "face": "PyG may shift it by numbers of nodes and joins it along its last dimension",
+    "index": "PyG may shift it by numbers of nodes and join it along its last axis",
+    "face": "PyG may shift it by numbers of nodes and join it along its last axis",
 }
 _OWN_INDICES = ("edge_index", "edge_label_index")
 
@@ -49,8 +49,8 @@ def mangled_names(signal: NestedSignal) -> Iterator[str]:
     for kind in signal.node_types:
         if "." in kind:
             yield (
-                f"type name {kind!r} contains a dot, which torch.nn.ModuleDict refuses; "
-                "rename the type"
+                f"type name {kind!r} contains a dot, which torch.nn.ModuleDict refuses;"
+                " rename the type"
             )
     for store in signal.stores:
         for name, _ in store.items():
@@ -81,8 +81,8 @@ def _attribute_problems(signal: NestedSignal) -> Iterator[str]:
                 continue
             if not isinstance(value, Tensor) or value.dim() == 0:
                 yield (
-                    f"{name!r} of type {kind!r} must be a tensor with {number} rows, got "
-                    f"{_shape(value)}"
+                    f"{name!r} of type {kind!r} must be a tensor with {number} rows, "
+                    f"got {_shape(value)}"
                 )
             elif value.size(0) != number:
                 yield (
@@ -94,8 +94,8 @@ def _attribute_problems(signal: NestedSignal) -> Iterator[str]:
             pos.dim() != 2 or pos.size(1) not in (1, 2) or not pos.is_floating_point()
         ):
             yield (
-                f"'pos' of type {kind!r} must hold floats in the shape [{number}, 1] (a "
-                f"place in a sequence) or [{number}, 2] (in a grid), got {_shape(pos)}"
+                f"'pos' of type {kind!r} must hold floats in the shape [{number}, 1] "
+                f"(a sequence) or [{number}, 2] (a grid), got {_shape(pos)}"
             )
         if isinstance(key, Tensor) and (key.dim() != 1 or key.dtype != torch.long):
             yield (
@@ -109,8 +109,8 @@ def _edge_problems(signal: NestedSignal) -> Iterator[str]:
         edge = store.get("edge_index")
         if not isinstance(edge, Tensor):
             yield (
-                f"edge type {kind} has no edge_index; set it to a tensor [2, num_edges], "
-                "or delete the edge type"
+                f"edge type {kind} has no edge_index; set it to a tensor "
+                "[2, num_edges], or delete the edge type"
             )
             continue
         if edge.dim() != 2 or edge.size(0) != 2 or edge.dtype != torch.long:
@@ -126,7 +126,8 @@ def _edge_problems(signal: NestedSignal) -> Iterator[str]:
                 column = int(outside[0])
                 yield (
                     f"edge {column} of edge type {kind} names node "
-                    f"{int(edge[row, column])} of type {end!r}, which has {number} nodes"
+                    f"{int(edge[row, column])} of type {end!r}, which has {number} "
+                    "nodes"
                 )
         yield from _torn_edges(signal, kind, edge)
 
