@@ -1,0 +1,132 @@
+"""Many documents at once."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from tqdm import tqdm
+
+from hsa_pyg.converters.document import DocumentConverter, EmptyDocumentError, Label
+from hsa_pyg.converters.formats import SUPPORTED, detect_format
+from hsa_pyg.converters.sentences import SentenceSplitter
+from hsa_pyg.data import NestedSignal
+
+
+def from_documents(
+    paths_or_folder: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    format: str | None = None,
+    tokenizer: Any = None,
+    *,
+    labels: Literal["folder"] | Callable[[Path], Label] | None = None,
+    sentences: Literal["prose", "lines"] | SentenceSplitter = "prose",
+    language: str = "en",
+    encoding: str = "utf-8",
+    max_tokens: int | None = None,
+    progress: bool = True,
+) -> list[NestedSignal]:
+    r"""Convert the documents of a folder, or a list of files.
+
+    A folder is searched with its subfolders, in sorted order; names that start with a
+    dot are left alone. Documents without a token are left out, and so are files of a
+    folder whose format has no reader: one warning names them all.
+
+    Args:
+        paths_or_folder: A folder, or the files themselves.
+        format: Format of all the files, ``"text"``; by default told from each suffix.
+        tokenizer: See :class:`~hsa_pyg.converters.DocumentConverter`, as for the
+            arguments below. To train one on the files:
+            ``train_word_tokenizer(read_text(path) for path in paths)``.
+        labels: ``"folder"`` numbers the names of the folders that the documents lie
+            in, sorted (``neg``, ``pos``: 0, 1); a callable gives the label of a path.
+        sentences: ``"prose"``, ``"lines"`` or a callable.
+        language: Language of the prose.
+        encoding: Encoding of the files.
+        max_tokens: Keep the first so many tokens of each document.
+        progress: Show a progress bar.
+
+    Returns:
+        One signal a document, in order. ``signal.source`` is its path.
+
+    Raises:
+        FileNotFoundError: If a file or the folder does not exist.
+        NotImplementedError: If a listed file's format has no reader yet.
+        ValueError: If no document is left, or one is not in ``encoding``.
+    """
+    convert = DocumentConverter(
+        tokenizer,
+        sentences=sentences,
+        language=language,
+        encoding=encoding,
+        max_tokens=max_tokens,
+    )
+    paths, unreadable = _find(paths_or_folder, format)
+    label_of = _label_function(labels, paths)
+    signals, empty = [], []
+    for path in tqdm(paths, desc="Converting", unit="doc", disable=not progress):
+        try:
+            signals.append(convert.file(path, format, label_of(path)))
+        except EmptyDocumentError:
+            empty.append(path)
+    _warn_skipped(empty, unreadable)
+    if not signals:
+        raise ValueError(
+            f"There is no document to convert in {paths_or_folder!r}: "
+            f"{len(empty)} empty, {len(unreadable)} of unsupported formats."
+        )
+    return signals
+
+
+def _find(
+    paths_or_folder: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    format: str | None,
+) -> tuple[list[Path], list[Path]]:
+    """Return the files to convert, and those whose format has no reader."""
+    if not isinstance(paths_or_folder, str | os.PathLike):
+        return [Path(path) for path in paths_or_folder], []
+    folder = Path(paths_or_folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {folder.as_posix()!r}. "
+            "A single file is converted with from_document."
+        )
+    found = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+    readable = [
+        path for path in found if format is not None or detect_format(path) in SUPPORTED
+    ]
+    return readable, sorted(set(found) - set(readable))
+
+
+def _label_function(
+    labels: Literal["folder"] | Callable[[Path], Label] | None, paths: list[Path]
+) -> Callable[[Path], Label | None]:
+    if labels is None:
+        return lambda path: None
+    if callable(labels):
+        return labels
+    if labels != "folder":
+        raise ValueError(
+            f"labels={labels!r} is not known: use 'folder' or a callable that gives "
+            "the label of a path."
+        )
+    classes = sorted({path.parent.name for path in paths})
+    return lambda path: classes.index(path.parent.name)
+
+
+def _warn_skipped(empty: list[Path], unreadable: list[Path]) -> None:
+    reasons = []
+    for count, what in ((empty, "empty"), (unreadable, "of an unsupported format")):
+        if count:
+            names = ", ".join(repr(path.as_posix()) for path in count)
+            reasons.append(f"{len(count)} {what}: {names}")
+    if reasons:
+        # Three levels up is the caller of from_documents.
+        warnings.warn("Documents left out, " + "; ".join(reasons), stacklevel=3)

@@ -1,0 +1,123 @@
+"""Reading a document file: which format it has, and its text."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+
+SUFFIXES = {
+    "": "text",
+    ".txt": "text",
+    ".text": "text",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".htm": "html",
+    ".html": "html",
+    ".xhtml": "html",
+    ".epub": "epub",
+}
+"""File name suffix (lower case) to the name of the format."""
+
+SUPPORTED = frozenset({"text"})
+"""Formats that have a reader; the others of :data:`SUFFIXES` are planned."""
+
+_BYTE_ORDER_MARKS = {
+    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
+
+
+def detect_format(path: Path) -> str | None:
+    """Return the format that the suffix of ``path`` stands for, or None.
+
+    Example:
+        >>> detect_format(Path("notes.TXT")), detect_format(Path("photo.png"))
+        ('text', None)
+    """
+    return SUFFIXES.get(path.suffix.lower())
+
+
+def check_format(name: str, format: str | None) -> None:
+    """Raise an error that says what is supported unless ``format`` has a reader.
+
+    Args:
+        name: Name of the document, for the error.
+        format: Name of the format; None where it could not be told.
+
+    Raises:
+        NotImplementedError: If the format is known but has no reader yet.
+        ValueError: If the format is not known.
+    """
+    if format in SUPPORTED:
+        return
+    supported = ", ".join(repr(known) for known in sorted(SUPPORTED))
+    if format in SUFFIXES.values():
+        raise NotImplementedError(
+            f"Document {name!r} is of the format {format!r}, which cannot be converted "
+            f"yet. Supported: {supported}; format='text' reads the file as plain text."
+        )
+    told = "unknown to the converter" if format is None else f"given as {format!r}"
+    raise ValueError(
+        f"The format of document {name!r} is {told}. "
+        f"Supported: {supported}; format='text' reads the file as plain text."
+    )
+
+
+def decode(content: bytes, name: str, encoding: str = "utf-8") -> str:
+    r"""Decode a text document; line endings stay, a byte order mark goes.
+
+    Args:
+        content: The bytes of the document.
+        name: Name of the document, for errors.
+        encoding: Name of the encoding, as Python knows it.
+
+    Raises:
+        ValueError: If the bytes are not in this encoding (names document and byte
+            offset), the text holds a NUL (binary data), or the encoding is unknown.
+
+    Example:
+        >>> decode(b"\xef\xbb\xbfone\r\n", "a.txt")
+        'one\r\n'
+    """
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"Document {name!r} is not {encoding}: byte 0x{content[error.start]:02x} "
+            f"at offset {error.start} ({error.reason}). {_remedy(content)}"
+        ) from error
+    except LookupError as error:
+        raise ValueError(
+            f"Document {name!r} cannot be read: {encoding!r} is no encoding that "
+            "Python knows. Pass for example encoding='utf-8'."
+        ) from error
+    check_text(text, name)
+    return text.removeprefix("\ufeff")
+
+
+def check_text(text: str, name: str) -> None:
+    """Raise unless ``text`` is Unicode text that parsers and tokenizers can take.
+
+    Raises:
+        ValueError: If it holds a NUL character or a lone surrogate.
+    """
+    nul = text.find("\0")
+    if nul >= 0:
+        raise ValueError(
+            f"Document {name!r} is no text: it holds a NUL at character {nul}. It is "
+            "binary data, or in another encoding: pass encoding= (such as 'utf-16')."
+        )
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"Document {name!r} holds a lone surrogate at character {error.start}, "
+            "which no tokenizer can take: decode it with errors='strict' or 'replace'."
+        ) from error
+
+
+def _remedy(content: bytes) -> str:
+    for encoding, marks in _BYTE_ORDER_MARKS.items():
+        if content.startswith(marks):
+            return f"It starts as {encoding} does: pass encoding='{encoding}'."
+    return "Pass encoding= (such as 'latin-1') if it is text, or leave the file out."

@@ -1,0 +1,120 @@
+import pytest
+import torch
+
+from hsa_pyg.converters import EncodedText
+from hsa_pyg.converters.assemble import assemble, encode_blocks
+from hsa_pyg.converters.blocks import Block, parse_plain_text
+from hsa_pyg.converters.document import DOCUMENT_SCHEMA
+from hsa_pyg.converters.sentences import split_lines
+from hsa_pyg.data import Feature, Schema
+
+
+def words(texts):
+    """One token a word; its id is the word's length."""
+    encoded = []
+    for text in texts:
+        spans, start = [], 0
+        for word in text.split():
+            start = text.index(word, start)
+            spans.append((start, start + len(word)))
+            start += len(word)
+        encoded.append(EncodedText([stop - start for start, stop in spans], spans))
+    return encoded
+
+
+TEXT = "a bb\nccc\n\n dddd eeeee\nf g\n"
+
+
+def signal_of(text, encode=words, max_tokens=None):
+    document = parse_plain_text(text, split_lines)
+    tokens = encode_blocks(document, text, encode, "a.txt", max_tokens)
+    return assemble(document, tokens, DOCUMENT_SCHEMA)
+
+
+def parents(signal, child, parent):
+    child_ids, parent_ids = signal[child, "child_of", parent].edge_index
+    assert child_ids.tolist() == list(range(signal[child].num_nodes))
+    return parent_ids.tolist()
+
+
+def test_tree_positions_and_spans_of_a_small_document():
+    signal = signal_of(TEXT)
+    signal.validate()
+    assert parents(signal, "paragraph", "document") == [0, 0]
+    assert parents(signal, "sentence", "paragraph") == [0, 0, 1, 1]
+    assert parents(signal, "token", "sentence") == [0, 0, 1, 2, 2, 3, 3]
+    assert signal["token"].x.tolist() == [1, 2, 3, 4, 5, 1, 1]
+    assert signal["token"].pos.tolist() == [[0], [1], [0], [0], [1], [0], [1]]
+    assert signal["sentence"].pos.tolist() == [[0], [1], [0], [1]]
+    assert signal["paragraph"].pos.tolist() == [[0], [1]]
+    assert "pos" not in signal["document"]
+    for kind, expected in {
+        "document": [TEXT],
+        "paragraph": ["a bb\nccc", "dddd eeeee\nf g"],
+        "sentence": ["a bb", "ccc", "dddd eeeee", "f g"],
+        "token": TEXT.split(),
+    }.items():
+        assert [TEXT[i:j] for i, j in signal[kind].span.tolist()] == expected
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "paragraphs", "sentences", "tokens"),
+    [(1, 1, 1, 1), (2, 1, 1, 2), (3, 1, 2, 3), (4, 2, 3, 4), (7, 2, 4, 7), (99, 2, 4, 7)],
+)
+def test_truncation_keeps_the_first_tokens_and_what_is_above_them(
+    max_tokens, paragraphs, sentences, tokens
+):
+    signal = signal_of(TEXT, max_tokens=max_tokens)
+    signal.validate()
+    assert signal["paragraph"].num_nodes == paragraphs
+    assert signal["sentence"].num_nodes == sentences
+    whole = signal_of(TEXT)["token"]
+    assert torch.equal(signal["token"].x, whole.x[:tokens])
+    assert torch.equal(signal["token"].span, whole.span[:tokens])
+
+
+def test_a_sentence_whose_text_gives_no_token_stays_as_an_empty_node():
+    def letters_only(texts):
+        return words(["" if text == "***" else text for text in texts])
+
+    signal = signal_of("a b\n***\nc\n\n***\n", letters_only)
+    signal.validate()
+    assert signal["sentence"].num_nodes == 4
+    assert parents(signal, "token", "sentence") == [0, 0, 2]
+    assert signal["sentence"].pos.tolist() == [[0], [1], [2], [0]]
+    # Sentence 1, paragraph 1 and its sentence 3 have no leaf below them.
+    assert signal.hierarchy.num_empty == 3
+    assert signal.hierarchy.num_leaves == 3
+
+
+def test_a_tree_ten_thousand_blocks_deep_needs_no_recursion():
+    depth = 10_000
+    block = Block("sentence", 0, 3)
+    for _ in range(depth):
+        block = Block("section", 0, 3, (block,))
+    document = Block("document", 0, 3, (block,))
+    schema = Schema(
+        nodes={
+            "document": {"span": Feature((2,), torch.long)},
+            "section": {"span": Feature((2,), torch.long)},
+            "sentence": {"span": Feature((2,), torch.long)},
+            "token": {"x": Feature((), torch.long), "span": Feature((2,), torch.long)},
+        },
+        edges=[
+            ("section", "child_of", "document"),
+            ("section", "child_of", "section"),
+            ("sentence", "child_of", "section"),
+            ("token", "child_of", "sentence"),
+        ],
+    )
+    tokens = encode_blocks(document, "a b", words, "deep.txt")
+    signal = assemble(document, tokens, schema)
+    assert signal["section"].num_nodes == depth
+    assert signal.hierarchy.num_leaves == 2
+
+
+def test_a_tokenizer_that_loses_a_text_or_a_span_is_an_error():
+    with pytest.raises(ValueError, match="gave 3 results for 4 texts of document 'a.txt'"):
+        signal_of(TEXT, lambda texts: words(texts)[1:])
+    with pytest.raises(ValueError, match="gave 2 ids but 1 spans for characters 0 to 4"):
+        signal_of(TEXT, lambda texts: [EncodedText([1, 2], [(0, 1)]) for _ in texts])
