@@ -24,11 +24,11 @@ class GraphPosition(torch.nn.Module):
 
     ``"laplacian"`` uses the eigenvectors :math:`u_k` with the smallest positive
     eigenvalues of each family's symmetric normalised Laplacian, edges taken as
-    undirected. The sign of an
-    eigenvector is arbitrary, so the map is even in it,
-    :math:`W \sum_k \phi(u_{ik}, \lambda_k) + \phi(-u_{ik}, \lambda_k)` (as in SignNet,
-    `arXiv 2202.13013 <https://arxiv.org/abs/2202.13013>`_). Where an eigenvalue is
-    repeated its eigenvectors are arbitrary beyond the sign; random walks are not.
+    undirected. The sign of an eigenvector is arbitrary, so the map is even in it, the
+    mean over k of :math:`\phi(u_{ik}, \lambda_k) + \phi(-u_{ik}, \lambda_k)` (as in
+    SignNet, `arXiv 2202.13013 <https://arxiv.org/abs/2202.13013>`_). Where an
+    eigenvalue is repeated its eigenvectors are arbitrary beyond the sign; random walks
+    are not.
 
     Edges between different families belong to no domain and play no part.
 
@@ -65,7 +65,8 @@ class GraphPosition(torch.nn.Module):
         r"""Resets all learnable parameters of the module."""
         reset(self.hidden)
         # So that positions start with a norm of order 1 whatever their size.
-        torch.nn.init.normal_(self.last.weight, std=self.channels**-0.5)
+        fan_in = 1 if self.kind == "random_walk" else self.last.in_channels
+        torch.nn.init.normal_(self.last.weight, std=(self.channels * fan_in) ** -0.5)
         torch.nn.init.zeros_(self.last.bias)
 
     def forward(self, edge_index: Tensor, family: Tensor) -> Tensor:
@@ -95,7 +96,8 @@ class GraphPosition(torch.nn.Module):
         even = sum(
             self.hidden(torch.stack([sign * vector, value], dim=-1)) for sign in (1, -1)
         )
-        return self.last((even * real[..., None]).sum(dim=1))
+        number = real.sum(dim=1, keepdim=True).clamp(min=1)
+        return self.last((even * real[..., None]).sum(dim=1) / number)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.channels}, kind={self.kind!r})"

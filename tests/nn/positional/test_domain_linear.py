@@ -1,0 +1,35 @@
+import pytest
+import torch
+
+from hsa_pyg.nn.positional.domain_linear import DomainLinear
+
+
+def test_each_domain_has_its_map():
+    lin = DomainLinear(5, heads=2, head_channels=3, num_domains=3)
+    position, domain = torch.randn(6, 5), torch.tensor([2, 0, 1, 0, 2, 2])
+    out = lin(position, domain)
+    for row in range(6):
+        expected = position[row] @ lin.lin.weight[domain[row]]
+        torch.testing.assert_close(out[row], expected.view(2, 3))
+
+
+def test_one_domain_needs_no_ids():
+    lin = DomainLinear(5, heads=2, head_channels=3)
+    position = torch.randn(6, 5)
+    torch.testing.assert_close(lin(position).flatten(1), position @ lin.lin.weight.t())
+
+
+@pytest.mark.parametrize("num_domains", [1, 2])
+def test_zero_stays_zero_and_norms_are_kept(num_domains):
+    lin = DomainLinear(8, heads=2, head_channels=64, num_domains=num_domains)
+    position = torch.nn.functional.normalize(torch.randn(2000, 8), dim=1)
+    position[0] = 0.0
+    norms = lin(position, torch.arange(2000) % num_domains).square().sum(-1)
+    assert norms[0].tolist() == [0.0, 0.0]
+    torch.testing.assert_close(norms[1:].mean(), torch.tensor(1.0), atol=0.2, rtol=0.0)
+
+
+def test_no_node_at_all():
+    lin = DomainLinear(5, heads=2, head_channels=3, num_domains=2)
+    empty = torch.empty(0, dtype=torch.long)
+    assert lin(torch.randn(0, 5), empty).shape == (0, 2, 3)

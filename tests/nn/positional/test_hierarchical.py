@@ -1,0 +1,111 @@
+import pytest
+import torch
+
+from hsa_pyg.data import NestedSignal
+from hsa_pyg.nn import (
+    GraphPosition,
+    HierarchicalPosition,
+    HSAConv,
+    KeyValuePosition,
+    SequencePosition,
+)
+
+
+@pytest.fixture
+def site() -> NestedSignal:
+    """A site (graph) of 3 pages (key-value) of 2 titles and 2 bodies of 5 words."""
+    signal = NestedSignal()
+    signal["site"].num_nodes = 1
+    signal["page"].num_nodes = 3
+    signal["title"].x = torch.randn(2, 4)
+    signal["title"].key = torch.tensor([0, 0])
+    signal["body"].num_nodes = 2
+    signal["body"].key = torch.tensor([1, 1])
+    signal["word"].x = torch.randn(5, 4)
+    signal["word"].pos = torch.tensor([[0.0], [1.0], [2.0], [0.0], [1.0]])
+    for child, parent, row in (
+        ("page", "site", [0, 0, 0]),
+        ("title", "page", [0, 1]),
+        ("body", "page", [0, 2]),
+        ("word", "body", [0, 0, 0, 1, 1]),
+    ):
+        signal[child, "child_of", parent].edge_index = torch.tensor(
+            [list(range(len(row))), row]
+        )
+    signal["page", "links_to", "page"].edge_index = torch.tensor([[0, 1], [1, 0]])
+    return signal
+
+
+def domains() -> dict[str, object]:
+    return {
+        "site": GraphPosition(8, num_features=4),
+        "page": KeyValuePosition(2, 8),
+        "body": SequencePosition(8, kind="fourier"),
+    }
+
+
+def test_each_child_has_its_parents_domain(site):
+    position = HierarchicalPosition(domains(), 8)
+    eps, domain = position(site, site.hierarchy)
+    at = {name: slice(*ids) for name, ids in site.hierarchy.node_slices.items()}
+    graph, keys, sequence = position.domains.values()
+    assert torch.equal(eps[at["site"]], torch.zeros(1, 8))
+    pages = graph(torch.tensor([[0, 1], [1, 0]]), torch.zeros(3).long())
+    torch.testing.assert_close(eps[at["page"]], pages)
+    assert not torch.allclose(pages[0], pages[2])
+    torch.testing.assert_close(eps[at["title"]], keys(torch.tensor([0, 0])))
+    torch.testing.assert_close(eps[at["body"]], keys(torch.tensor([1, 1])))
+    torch.testing.assert_close(eps[at["word"]], sequence(site["word"].pos))
+    assert domain[at["page"]].tolist() == [0, 0, 0]
+    assert domain[at["title"]].tolist() == domain[at["body"]].tolist() == [1, 1]
+    assert domain[at["word"]].tolist() == [2] * 5
+
+
+def test_members_of_sets_have_none_and_others_are_unchanged(site):
+    position = HierarchicalPosition({**domains(), "body": "set"}, 8)
+    eps, _ = position(site, site.hierarchy)
+    start, stop = site.hierarchy.node_slices["word"]
+    assert torch.equal(eps[start:stop], torch.zeros(5, 8))
+    assert eps[site.hierarchy.node_slices["title"][0]].abs().sum() > 0
+
+
+def test_gradients_reach_every_domain_through_the_layer(site):
+    position = HierarchicalPosition(domains(), 8)
+    conv = HSAConv(4, 8, heads=2, position_dim=8, num_domains=position.num_domains)
+    eps, domain = position(site, site.hierarchy)
+    out = conv(site.x_dict, site.hierarchy, position=eps, domain=domain)
+    (out["word"] * torch.randn(5, 8)).sum().backward()
+    for name, parameter in [*position.named_parameters(), *conv.named_parameters()]:
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.abs().sum() > 0, name
+    assert (conv.lin_position.lin.weight.grad.flatten(1).abs().sum(1) > 0).all()
+
+
+def test_double_precision_throughout(site):
+    position = HierarchicalPosition(domains(), 8).double()
+    assert position(site, site.hierarchy)[0].dtype == torch.double
+    none = HierarchicalPosition(dict.fromkeys(("site", "page", "body"), "set"), 8)
+    assert none.double()(site, site.hierarchy)[0].dtype == torch.double
+
+
+def test_names_and_modules_of_domains(site):
+    position = HierarchicalPosition({"a": "sequence", "b": "grid", "c": "set"}, 8)
+    assert str(position) == (
+        "HierarchicalPosition(8, a=SequencePosition(8, kind='sinusoidal'), "
+        "b=GridPosition(8, kind='fourier'), c=SetPosition(8))"
+    )
+    with pytest.raises(ValueError, match=r"domain of 'a' must be one of .* got 'line'"):
+        HierarchicalPosition({"a": "line"}, 8)
+    with pytest.raises(ValueError, match="domain of 'a' has 4 channels instead of 8"):
+        HierarchicalPosition({"a": SequencePosition(4)}, 8)
+
+
+def test_what_is_missing_is_named(site):
+    with pytest.raises(ValueError, match="internal type 'page' has no domain among"):
+        HierarchicalPosition({"site": "set", "body": "set"}, 8)(site, site.hierarchy)
+    del site["word"].pos
+    with pytest.raises(ValueError, match="type 'word' have no 'pos', which the domain"):
+        HierarchicalPosition(domains(), 8)(site, site.hierarchy)
+    del site["title"].key
+    with pytest.raises(ValueError, match="type 'title' have no 'key'"):
+        HierarchicalPosition(domains(), 8)(site, site.hierarchy)

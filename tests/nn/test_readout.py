@@ -1,0 +1,88 @@
+import pytest
+import torch
+from torch_geometric.nn import MaxAggregation
+
+from hsa_pyg import SignalHierarchy
+from hsa_pyg.nn import LeafReadout, leaf_means
+
+
+@pytest.fixture
+def forest() -> SignalHierarchy:
+    """Trees of 3, 0, 2 and 0 leaves: the last one has none."""
+    parent = torch.tensor([-1, 0, 0, 1, 1, -1, 5, -1, 7, 7, -1])
+    leaf_mask = torch.zeros(11, dtype=torch.bool)
+    leaf_mask[[2, 3, 4, 8, 9]] = True
+    return SignalHierarchy.from_parents(parent, leaf_mask)
+
+
+def test_mean_over_the_leaves_of_each_tree(forest):
+    x = torch.randn(5, 3)
+    out = LeafReadout("mean")(x, forest)
+    zero = torch.zeros(3)
+    expected = torch.stack([x[:3].mean(0), zero, x[3:].mean(0), zero])
+    torch.testing.assert_close(out, expected)
+
+
+def test_attention_over_the_leaves_of_each_tree(forest):
+    readout = LeafReadout("attention", channels=3)
+    x = torch.randn(5, 3, requires_grad=True)
+    out = readout(x, forest)
+    gate = readout.aggr.gate_nn(x)
+    torch.testing.assert_close(out[0], (gate[:3].softmax(0) * x[:3]).sum(0))
+    torch.testing.assert_close(out[2], (gate[3:].softmax(0) * x[3:]).sum(0))
+    assert torch.equal(out[[1, 3]], torch.zeros(2, 3))
+    (out * torch.randn_like(out)).sum().backward()
+    assert x.grad.isfinite().all()
+    assert readout.aggr.gate_nn.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("aggr", ["max", MaxAggregation()])
+def test_any_aggregation_of_pyg(forest, aggr):
+    x = torch.randn(5, 3)
+    out = LeafReadout(aggr)(x, forest)
+    torch.testing.assert_close(out[0], x[:3].max(0).values)
+    assert out.shape == (4, 3)
+
+
+def test_samples_of_a_batch_without_any_node():
+    """Rows come from the number of samples, not from the largest index."""
+    edges = {("word", "child_of", "page"): torch.tensor([[0, 1], [0, 0]])}
+    batch = {"page": torch.tensor([1]), "word": torch.tensor([1, 1])}
+    h = SignalHierarchy.from_edge_index(
+        edges, {"page": 1, "word": 2}, batch_dict=batch, num_trees=4
+    )
+    out = LeafReadout("mean")(torch.ones(2, 3), h)
+    assert out.tolist() == [[0.0] * 3, [1.0] * 3, [0.0] * 3, [0.0] * 3]
+
+
+def test_no_leaf_at_all():
+    h = SignalHierarchy.from_parents(torch.tensor([-1, 0]), torch.zeros(2).bool())
+    for aggr in ("mean", "attention"):
+        out = LeafReadout(aggr, channels=3)(torch.randn(0, 3), h)
+        assert torch.equal(out, torch.zeros(1, 3))
+
+
+def test_bfloat16_sums_do_not_stall():
+    h = SignalHierarchy.from_parents(torch.tensor([-1] + [0] * 5000))
+    out = LeafReadout("mean")(torch.ones(5000, 1, dtype=torch.bfloat16), h)
+    assert out.dtype == torch.bfloat16
+    assert out.item() == 1.0
+    assert leaf_means(torch.ones(5000, 1, dtype=torch.bfloat16), h)[0].item() == 1.0
+
+
+def test_leaf_means_of_every_node(forest):
+    x = torch.randn(5, 2, 3, dtype=torch.double, requires_grad=True)
+    means = leaf_means(x, forest)
+    torch.testing.assert_close(means[forest.leaves], x)
+    torch.testing.assert_close(means[0], x[:3].mean(0))
+    torch.testing.assert_close(means[1], x[1:3].mean(0))
+    torch.testing.assert_close(means[7], x[3:].mean(0))
+    assert torch.equal(means[[5, 6, 10]], torch.zeros(3, 2, 3).double())
+    assert torch.autograd.gradcheck(lambda x: leaf_means(x, forest), x)
+
+
+def test_wrong_inputs(forest):
+    with pytest.raises(ValueError, match="'attention' needs 'channels'"):
+        LeafReadout("attention")
+    with pytest.raises(ValueError, match=r"shape \[5, channels\].*got \(4, 3\)"):
+        LeafReadout("mean")(torch.randn(4, 3), forest)
