@@ -116,12 +116,13 @@ class DocumentConverter:
             EmptyDocumentError: If the text has no token (a ValueError).
             ValueError: If the text is no text: NUL characters, lone surrogates.
         """
-        check_text(text, source)
+        name = source or "<text>"
+        check_text(text, name)
         document = parse_plain_text(text, self.split)
-        tokens = encode_blocks(document, text, self.encode, source, self.max_tokens)
+        tokens = encode_blocks(document, text, self.encode, name, self.max_tokens)
         if not any(len(found.ids) for found in tokens.values()):
             raise EmptyDocumentError(
-                f"Document {source!r} is empty: none of its {len(text)} characters "
+                f"Document {name!r} is empty: none of its {len(text)} characters "
                 "gives a token, and a tree needs a leaf. Leave it out."
             )
         signal = assemble(document, tokens, DOCUMENT_SCHEMA)
@@ -211,7 +212,7 @@ def from_document(
     )
     if _names_file(path_or_text):
         return convert.file(path_or_text, format, y)
-    check_format("", format or "text")
+    check_format("<text>", format or "text")
     return convert.text(os.fspath(path_or_text), y=y)
 
 

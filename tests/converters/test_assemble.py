@@ -59,7 +59,14 @@ def test_tree_positions_and_spans_of_a_small_document():
 
 @pytest.mark.parametrize(
     ("max_tokens", "paragraphs", "sentences", "tokens"),
-    [(1, 1, 1, 1), (2, 1, 1, 2), (3, 1, 2, 3), (4, 2, 3, 4), (7, 2, 4, 7), (99, 2, 4, 7)],
+    [
+        (1, 1, 1, 1),
+        (2, 1, 1, 2),
+        (3, 1, 2, 3),
+        (4, 2, 3, 4),
+        (7, 2, 4, 7),
+        (99, 2, 4, 7),
+    ],
 )
 def test_truncation_keeps_the_first_tokens_and_what_is_above_them(
     max_tokens, paragraphs, sentences, tokens
@@ -114,7 +121,11 @@ def test_a_tree_ten_thousand_blocks_deep_needs_no_recursion():
 
 
 def test_a_tokenizer_that_loses_a_text_or_a_span_is_an_error():
-    with pytest.raises(ValueError, match="gave 3 results for 4 texts of document 'a.txt'"):
+    with pytest.raises(
+        ValueError, match=r"gave 3 results for 4 texts of document 'a\.txt'"
+    ):
         signal_of(TEXT, lambda texts: words(texts)[1:])
-    with pytest.raises(ValueError, match="gave 2 ids but 1 spans for characters 0 to 4"):
+    with pytest.raises(
+        ValueError, match="gave 2 ids but 1 spans for characters 0 to 4"
+    ):
         signal_of(TEXT, lambda texts: [EncodedText([1, 2], [(0, 1)]) for _ in texts])

@@ -138,7 +138,9 @@ def test_a_string_is_a_file_if_there_is_one_and_text_otherwise(tmp_path, monkeyp
 def test_formats_without_a_reader(tmp_path):
     page = tmp_path / "page.html"
     page.write_text("<p>one")
-    with pytest.raises(NotImplementedError, match=r"page.html' is of the format 'html'"):
+    with pytest.raises(
+        NotImplementedError, match=r"page.html' is of the format 'html'"
+    ):
         from_document(page)
     assert num_tokens(from_document(page, format="text")) == 4
     with pytest.raises(ValueError, match="given as 'docx'"):

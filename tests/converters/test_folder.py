@@ -44,7 +44,7 @@ def test_empty_and_unreadable_documents_are_left_out_with_one_warning(folder):
     (folder / "photo.png").write_bytes(b"\x89PNG")
     (folder / "page.html").write_text("<p>")
     (folder / ".hidden").write_bytes(b"\0\xff")
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="left out") as caught:
         signals = from_documents(folder, progress=False)
     assert len(signals) == 3
     (warning,) = caught

@@ -39,9 +39,13 @@ def test_line_endings_stay_and_the_byte_order_mark_goes():
 
 
 def test_wrong_encoding_names_document_byte_and_offset():
-    with pytest.raises(ValueError, match=r"'a.txt' is not utf-8: byte 0xe9 at offset 3"):
+    with pytest.raises(
+        ValueError, match=r"'a.txt' is not utf-8: byte 0xe9 at offset 3"
+    ):
         decode("caf\xe9 noir".encode("latin-1"), "a.txt")
-    with pytest.raises(ValueError, match="'a.txt' is not ascii: byte 0xc3 at offset 1"):
+    with pytest.raises(
+        ValueError, match=r"'a.txt' is not ascii: byte 0xc3 at offset 1"
+    ):
         decode("né".encode(), "a.txt", "ascii")
 
 
@@ -53,9 +57,11 @@ def test_utf_16_and_utf_32_are_told_from_their_byte_order_mark():
 
 
 def test_binary_data_is_an_error_whatever_the_encoding():
-    with pytest.raises(ValueError, match=r"'a.txt' is not utf-8: byte 0x89 at offset 0"):
+    with pytest.raises(
+        ValueError, match=r"'a.txt' is not utf-8: byte 0x89 at offset 0"
+    ):
         decode(b"\x89PNG\r\n\x1a\n\x00\x00", "a.txt")
-    with pytest.raises(ValueError, match="'a.txt' is no text.*NUL at character 8"):
+    with pytest.raises(ValueError, match=r"'a.txt' is no text.*NUL at character 8"):
         decode(b"\x89PNG\r\n\x1a\n\x00\x00", "a.txt", "latin-1")
     # UTF-16 without a mark is valid UTF-8 and reads as letters between NULs.
     with pytest.raises(ValueError, match="NUL at character 1"):

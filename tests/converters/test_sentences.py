@@ -10,7 +10,10 @@ def pieces(split, text):
 
 
 def test_prose_is_split_at_sentences_and_not_at_abbreviations_or_line_ends():
-    text = 'Dr. Smith paid $3.50\r\nto J. R. Jones. "Really?" he asked. See fig. 3. 😀 Yes!'
+    text = (
+        "Dr. Smith paid $3.50\r\nto J. R. Jones. "
+        '"Really?" he asked. See fig. 3. 😀 Yes!'
+    )
     assert pieces(sentence_splitter("prose"), text) == [
         "Dr. Smith paid $3.50\r\nto J. R. Jones.",
         '"Really?" he asked.',

@@ -30,7 +30,9 @@ def test_vocabulary_is_capped_at_the_most_frequent_words():
 
 
 def test_training_is_deterministic():
-    assert train_word_tokenizer(CORPUS).to_str() == train_word_tokenizer(CORPUS).to_str()
+    assert (
+        train_word_tokenizer(CORPUS).to_str() == train_word_tokenizer(CORPUS).to_str()
+    )
 
 
 @pytest.mark.parametrize("name", ["trained", "hashed"])
@@ -118,7 +120,9 @@ def test_what_gives_no_offsets_is_an_error():
 def test_any_callable_is_a_tokenizer():
     def letters(texts):
         return [
-            EncodedText([ord(char) for char in text], [(i, i + 1) for i in range(len(text))])
+            EncodedText(
+                [ord(char) for char in text], [(i, i + 1) for i in range(len(text))]
+            )
             for text in texts
         ]
 
