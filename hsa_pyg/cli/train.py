@@ -1,0 +1,147 @@
+"""Training one model by its settings."""
+
+import json
+import logging
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hsa_pyg.cli import SettingsError
+from hsa_pyg.cli.sources import Source, load_source
+from hsa_pyg.integrations.lightning import SignalClassifier, SignalDataModule, pl
+from hsa_pyg.integrations.training import TrainingResult, fit_classifier
+from hsa_pyg.loader import DataLoader
+from hsa_pyg.nn import HierarchicalPosition, HSATransformer
+from hsa_pyg.nn.transformer import Attention
+
+POSITION_CHANNELS = 16
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the outcome of a training run; see ``hsa-pyg train --help``."""
+
+    dataset: str
+    attention: Attention
+    epochs: int
+    batch_size: int
+    lr: float
+    seed: int
+    max_tokens: int | None
+    train_size: int | None
+    channels: int
+    layers: int
+    heads: int
+    dropout: float
+    weight_decay: float
+    position: bool
+
+
+def train_model(
+    settings: Settings,
+    out: Path,
+    root: Path,
+    resume: bool = False,
+    device: str = "auto",
+) -> TrainingResult:
+    """Train as the settings say, write everything to ``out``, and test the best epoch.
+
+    Args:
+        settings: What to train, on what, and how.
+        out: Folder of the run.
+        root: Folder under which processed data is kept.
+        resume: Go on from the last checkpoint in ``out``.
+        device: Lightning's name of the accelerator.
+
+    Raises:
+        SettingsError: If a resumed run was begun with other settings, or the settings
+            do not fit together.
+        FileExistsError: If ``out`` holds a run that is not to be resumed.
+        FileNotFoundError: If there is nothing to resume.
+        FloatingPointError: If the loss stops being finite.
+    """
+    if resume:
+        _check_same(settings, out)
+    source = load_source(
+        settings.dataset, root, settings.max_tokens, settings.train_size
+    )
+    _quieten()
+    pl.seed_everything(settings.seed, workers=True, verbose=False)
+    classifier = SignalClassifier(
+        build_model(settings, source),
+        source.num_classes,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+    )
+    data = SignalDataModule(
+        source.train,
+        source.val,
+        source.test,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+        loader=DataLoader,
+    )
+    if not resume:
+        _keep_settings(settings, out)
+    return fit_classifier(
+        classifier, data, out, settings.epochs, resume=resume, accelerator=device
+    )
+
+
+def build_model(settings: Settings, source: Source) -> HSATransformer:
+    """Make the transformer that the settings describe, for the signals of a source.
+
+    Raises:
+        SettingsError: If the heads do not divide the channels.
+    """
+    if settings.channels % settings.heads:
+        raise SettingsError(
+            f"{settings.heads} heads do not divide {settings.channels} channels."
+        )
+    position = None
+    if settings.position:
+        domains = dict.fromkeys(source.schema.internal_types, "sequence")
+        position = HierarchicalPosition(domains, POSITION_CHANNELS)
+    return HSATransformer.from_schema(
+        source.schema,
+        source.num_classes,
+        settings.channels,
+        vocab_sizes=source.vocab_sizes,
+        num_layers=settings.layers,
+        heads=settings.heads,
+        attention=settings.attention,
+        dropout=settings.dropout,
+        position=position,
+    )
+
+
+def _keep_settings(settings: Settings, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    if (out / "last.ckpt").exists():
+        raise FileExistsError(
+            f"{out} holds a training run already: add --resume to go on with it, or "
+            f"choose another folder by --out."
+        )
+    (out / "settings.json").write_text(json.dumps(asdict(settings), indent=2) + "\n")
+
+
+def _check_same(settings: Settings, out: Path) -> None:
+    path = out / "settings.json"
+    if not path.exists():
+        raise FileNotFoundError(f"There is no training run to resume in {out}.")
+    begun = json.loads(path.read_text())
+    other = {k: v for k, v in asdict(settings).items() if v != begun.get(k)}
+    if other:
+        changes = ", ".join(f"{k} {begun.get(k)} -> {v}" for k, v in other.items())
+        raise SettingsError(
+            f"The run in {out} was begun with other settings ({changes}): a resumed "
+            f"run keeps them, and its learning rate is planned over all its epochs."
+        )
+
+
+def _quieten() -> None:
+    # Tips and notes on absent accelerators are no news to who trains on a laptop.
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*does not have many workers")
+    warnings.filterwarnings("ignore", message="Checkpoint directory .* is not empty")
+    warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated")

@@ -1,0 +1,33 @@
+import sys
+
+import pytest
+from matplotlib.figure import Figure
+
+from hsa_pyg.cli.curves import plot_curves
+
+ROWS = [
+    {"epoch": 0, "seconds": 2.0, "train/loss": 0.7, "val/accuracy": 0.5},
+    {"epoch": 1, "seconds": 3.0, "train/loss": 0.4, "val/accuracy": 0.8},
+]
+
+
+def test_curves_show_loss_by_epoch_and_accuracy_by_seconds(tmp_path, monkeypatch):
+    drawn = []
+    save = Figure.savefig
+    monkeypatch.setattr(
+        Figure,
+        "savefig",
+        lambda self, *args, **kwargs: (drawn.append(self), save(self, *args, **kwargs)),
+    )
+    plot_curves({"one": ROWS, "two": ROWS[:1]}, tmp_path / "new" / "curves.png")
+    assert (tmp_path / "new" / "curves.png").stat().st_size > 1000
+    loss, accuracy = drawn[0].axes
+    assert loss.lines[0].get_xydata().tolist() == [[1, 0.7], [2, 0.4]]
+    assert accuracy.lines[0].get_xydata().tolist() == [[2, 0.5], [5, 0.8]]
+    assert len(accuracy.lines) == 2
+
+
+def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r'pip install "hsa-pyg\[train\]"'):
+        plot_curves({"one": ROWS}, tmp_path / "curves.png")
