@@ -41,6 +41,7 @@ class FamilyLayout:
     mixed_leaf_share: Tensor  #: [X] 1 / leaves below the parent, float64
     entity_log_count: Tensor  #: [E + 1] log leaves below; the last row is padding (-inf)
     entity_node: Tensor  #: [E + 1] node that meets the siblings (top of its chain)
+    leaf_parent: Tensor  #: [N] internal number of each leaf row's parent; F: it has none
     root_leaf: Tensor  #: leaf rows that are a whole tree
     bucket_member: Tensor  #: flat members of all buckets; N or E where padded
     bucket_family: Tensor  #: flat internal numbers of the families of all buckets
@@ -203,6 +204,8 @@ def compile_layout(
         slot, family, mixed, num_leaves, num_entities
     )
     root_leaf = (kept & is_leaf & (above < 0)).nonzero().view(-1)
+    leaf_parent = leaf_row.new_full((num_leaves,), internal.numel())
+    leaf_parent[leaf_row[member[is_leaf[member]]]] = family[is_leaf[member]]
     standing = torch.where(is_leaf[below], internal.numel() + leaf_row[below], 0)
     standing = torch.where(kept[below] & ~is_leaf[below], number[below], standing)
     standing = torch.where(count > 0, standing, internal.numel() + num_leaves)
@@ -220,6 +223,7 @@ def compile_layout(
         mixed_leaf_share=internal_count[mixed_leaf_parent].double().reciprocal(),
         entity_log_count=torch.cat([log_count, infinity]),
         entity_node=torch.cat([top[entity_node], entity_node.new_zeros(1)]),
+        leaf_parent=leaf_parent,
         root_leaf=leaf_row[root_leaf],
         bucket_member=bucket_member,
         bucket_family=bucket_family,

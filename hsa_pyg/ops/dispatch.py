@@ -48,6 +48,11 @@ def choose_backend(backend: str) -> str:
     raise ValueError(f"backend {backend!r} {reason}; choose one of {choices}")
 
 
+def _needs_gradient(*inputs: Tensor | None) -> bool:
+    wanted = any(x is not None and x.requires_grad for x in inputs)
+    return wanted and torch.is_grad_enabled()
+
+
 def hierarchical_attention(
     q: Tensor,
     k: Tensor,
@@ -110,5 +115,6 @@ def hierarchical_attention(
         self_attention,
         dropout,
         energy,
+        _needs_gradient(q, k, v, position),
     )
     return y, phi if energy else None

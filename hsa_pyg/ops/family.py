@@ -41,21 +41,33 @@ class Tile:
 
     def load(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """Rows of ``x`` [rows, H, D] as a contiguous copy [T, H, b, D]."""
+        count, heads = self.family.numel(), x.size(1)
         if self.start >= 0:
-            rows = x[self.start : self.start + self.family.numel() * self.width]
+            rows = x[self.start : self.start + count * self.width]
+        elif (lines := _lines(x)) is not None:
+            index = self._line_index(self.member, heads, x.stride(0) // x.stride(1))
+            rows = lines.index_select(0, index)
+            return rows.view(count, heads, self.width, -1).to(dtype)
         else:
             rows = x.index_select(0, self.member)
-        rows = rows.unflatten(0, (self.family.numel(), self.width)).transpose(1, 2)
+        rows = rows.unflatten(0, (count, self.width)).transpose(1, 2)
         return rows.to(dtype).contiguous()
 
     def store(self, out: Tensor, value: Tensor) -> None:
-        """Write ``value`` [T, H, b, ...] to the rows of ``out`` [rows + 1, H, ...]."""
-        value = value.transpose(1, 2)
+        """Write ``value`` [T, H, b, D] to rows of ``out``, contiguous [rows, H, D]."""
+        count, heads = value.shape[:2]
         if self.start >= 0:
-            rows = out[self.start : self.start + self.family.numel() * self.width]
-            rows.unflatten(0, value.shape[:2]).copy_(value)
+            rows = out[self.start : self.start + count * self.width]
+            rows.unflatten(0, (count, self.width)).copy_(value.transpose(1, 2))
         else:
-            out.index_copy_(0, self.target, value.flatten(0, 1).to(out.dtype))
+            index = self._line_index(self.target, heads, heads)
+            value = value.to(out.dtype).view(-1, value.size(3))
+            out.view(-1, out.size(2)).index_copy_(0, index, value)
+
+    def _line_index(self, rows: Tensor, heads: int, step: int) -> Tensor:
+        """Where the heads of some rows lie in a matrix with one line per head."""
+        head = torch.arange(heads, device=rows.device)[:, None]
+        return (rows.view(-1, 1, self.width) * step + head).view(-1)
 
     def sizes(self) -> int | Tensor:
         """Members of each family: a number, or [T, 1] where padded."""
@@ -67,6 +79,16 @@ class Tile:
             return value.sum(2)
         real = self.real.view(-1, 1, self.width, *[1] * (value.dim() - 3))
         return value.masked_fill(~real, 0).sum(2)
+
+
+def _lines(x: Tensor) -> Tensor | None:
+    """The heads of ``x`` [rows, H, D] as lines of a matrix, if that needs no copy."""
+    rows, heads, channels = x.shape
+    per_row, per_head, per_channel = x.stride()
+    if rows == 0 or per_channel != 1 or per_head < channels or per_row % per_head:
+        return None
+    lines = (rows - 1) * (per_row // per_head) + heads
+    return x.as_strided((lines, channels), (per_head, 1))
 
 
 def tiles(
@@ -179,7 +201,7 @@ class FamilyAttention:
     def forward(
         self, tile: Tile, q: Tensor, k: Tensor, v: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Context [T, H, b, W] and log-sum-exp [T, H, b] of loaded q, k, v."""
+        """Context [T, H, b, W] and log-sum-exp [T, H, b, 1] of loaded q, k, v."""
         eps = None if self.eps is None else tile.load(self.eps, self.dtype)
         bias = self.key_bias(tile)
         contexts, masses = [], []
@@ -190,7 +212,7 @@ class FamilyAttention:
             if (kept := self.kept(tile, run, s)) is not None:
                 s *= kept
             contexts.append(torch.matmul(s, v).div_(mass))
-            masses.append(mass.log_().add_(top).squeeze(-1))
+            masses.append(mass.log_().add_(top))
         if len(contexts) == 1:
             return contexts[0], masses[0]
         return torch.cat(contexts, 2), torch.cat(masses, 2)
@@ -213,20 +235,20 @@ class FamilyAttention:
             q: [T, H, b, D], as k; v [T, H, b, W].
             k: see q.
             v: see q.
-            mass: log-sum-exp of the forward pass, [T, H, b].
+            mass: log-sum-exp of the forward pass, [T, H, b, 1].
             context: its context, [T, H, b, W].
             grad_context: [T, H, b, W]; 0 in padded members.
-            grad_mass: [T, H, b]; 0 in padded members.
+            grad_mass: [T, H, b, 1]; 0 in padded members.
         """
         eps = None if self.eps is None else tile.load(self.eps, self.dtype)
         bias = self.key_bias(tile)
         offset = (grad_context * context).sum(-1, keepdim=True)
-        offset = offset.neg_().add_(grad_mass[..., None])
+        offset = offset.neg_().add_(grad_mass)
         grad_q, grad_k, grad_v = torch.empty_like(q), None, None
         grad_eps = None if eps is None else torch.zeros_like(eps)
         for run in self.runs(tile, q.size(1)):
             weight = self.scores(q, k, eps, bias, run)
-            weight = weight.sub_(mass[:, :, run, None]).exp_()
+            weight = weight.sub_(mass[:, :, run]).exp_()
             grad = grad_context[:, :, run]
             grad_s = torch.matmul(grad, v.transpose(2, 3))
             spread = weight

@@ -122,8 +122,8 @@ def contexts_transposed(
 
     Args:
         layout: the compiled forest.
-        grad_context: [E, H, W]; final for leaves, what leaf-only families collected
-            for the others. Completed to the sum over the leaves below.
+        grad_context: [E, H, W]; final for leaves, what their leaves give for the
+            internal nodes. Completed to the sum over all leaves below.
         grad_weight: [E, H], gradient of w, likewise.
         mu: [E, H], the share that stays below a node.
         send: [E, H], 1 - mu.
@@ -135,10 +135,6 @@ def contexts_transposed(
     count = layout.internal_parent.numel()
     worth = torch.zeros_like(mu)
     worth[count:] = (brought[count:] * grad_context[count:]).sum(-1)
-    leaf = send[count:] * worth[count:] + mu[count:] * grad_weight[count:]
-    parent = layout.mixed_leaf_parent
-    grad_weight[:count].index_add_(0, parent, leaf)
-    grad_context[:count].index_add_(0, parent, grad_context[count:])
     for nodes, above, parent in levels(layout, upward=True):
         worth[nodes] = (brought[nodes] * grad_context[nodes]).sum(-1)
         up = send[nodes] * worth[nodes] + mu[nodes] * grad_weight[nodes]

@@ -63,17 +63,24 @@ def attention_forward(
     self_attention: bool,
     dropout: float,
     energy: bool,
+    keep: bool,
 ) -> tuple[
     Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor
 ]:
-    """y, phi (no rows unless ``energy``), and the tensors of ``passes.Saved``."""
+    """y, phi (no rows unless ``energy``), and the tensors of ``passes.Saved``.
+
+    Unless ``keep``, the latter are empty and the call cannot be differentiated.
+    """
     call = _call(hierarchy, position, seed, scale, self_attention, dropout)
     with torch.autocast(q.device.type, enabled=False):
-        y, saved = passes.forward(call, q, k, v, compute_dtype(q, k, v))
+        y, saved = passes.forward(call, q, k, v, compute_dtype(q, k, v), keep)
         phi = saved.gain.new_empty(0, q.size(1))
         if energy:
             phi = passes.energies(call, q, k, saved)
-    return (y, phi, *(getattr(saved, name) for name in _SAVED_FIELDS))  # type: ignore[return-value]
+    held = [getattr(saved, name) for name in _SAVED_FIELDS]
+    if not keep:
+        held = [y.new_empty(0) for _ in held]
+    return (y, phi, *held)  # type: ignore[return-value]
 
 
 @attention_forward.register_fake
@@ -88,17 +95,21 @@ def _(
     self_attention: bool,
     dropout: float,
     energy: bool,
+    keep: bool,
 ) -> Any:
     layout, dtype = FamilyLayout(*hierarchy[1:]), compute_dtype(q, k, v)
     (rows, heads, width), value = q.shape, v.size(2)
     inner = layout.internal_node.size(0)
     entities = layout.entity_node.size(0)
     nodes = layout.node_energy.size(0) if energy else 0
+    y, phi = v.new_empty(rows, heads, value), q.new_empty(nodes, heads, dtype=dtype)
+    if not keep:
+        return (y, phi, *(y.new_empty(0) for _ in _SAVED_FIELDS))
     return (
-        v.new_empty(rows, heads, value),
-        q.new_empty(nodes, heads, dtype=dtype),
+        y,
+        phi,
         q.new_empty(inner, heads, 2 * width + value, dtype=dtype),
-        q.new_empty(rows + 1, heads, dtype=dtype),
+        q.new_empty(rows + 1, heads, 1, dtype=dtype),
         q.new_empty(rows + 1, heads, value, dtype=dtype),
         q.new_empty(entities, heads, dtype=dtype),
         q.new_empty(entities, heads, value, dtype=dtype),
@@ -154,8 +165,9 @@ def _(
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    q, k, v, position, hierarchy, seed, *options, energy = inputs
+    q, k, v, position, hierarchy, seed, *options, energy, keep = inputs
     ctx.options, ctx.energy, ctx.lengths = options, energy, len(hierarchy)
+    ctx.keep = keep
     ctx.has_position = position is not None
     held = [] if position is None else [position]
     ctx.save_for_backward(q, k, v, *held, seed, *hierarchy, *output[2:])
@@ -169,8 +181,10 @@ def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
     seed = rest.pop(0)
     hierarchy, saved = rest[: ctx.lengths], rest[ctx.lengths :]
     none = [None] * ctx.lengths
+    if not ctx.keep:
+        raise RuntimeError("attention_forward(keep=False) cannot be differentiated")
     if grad_y is None and grad_phi is None:
-        return None, None, None, None, none, *[None] * 5
+        return None, None, None, None, none, *[None] * 6
     if grad_y is None:
         grad_y = torch.zeros_like(v)
     grads = attention_backward(
@@ -186,7 +200,7 @@ def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
         *ctx.options,
     )
     grad_position = grads[3] if ctx.has_position else None
-    return *grads[:3], grad_position, none, *[None] * 5
+    return *grads[:3], grad_position, none, *[None] * 6
 
 
 attention_forward.register_autograd(_backward, setup_context=_setup_context)

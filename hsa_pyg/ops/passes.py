@@ -83,8 +83,8 @@ class Saved:
     """What the forward pass leaves for the backward pass: linear in the leaves."""
 
     mean: Tensor  #: [F, H, 2 D + W] mean q, k, v of the internal nodes
-    leaf_mass: Tensor  #: [N + 1, H] log-sum-exp in leaf-only families
-    leaf_context: Tensor  #: [N + 1, H, W] what a leaf-only family alone gives
+    leaf_mass: Tensor  #: [N + 1, H, 1] log-sum-exp in leaf-only families
+    leaf_context: Tensor  #: [N + 1, H, W] what each leaf gets within its family
     mass: Tensor  #: [E + 1, H] L
     brought: Tensor  #: [E + 1, H, W] m
     gain: Tensor  #: [E, H] -phi
@@ -92,23 +92,31 @@ class Saved:
 
 
 def forward(
-    call: AttentionCall, q: Tensor, k: Tensor, v: Tensor, dtype: torch.dtype
+    call: AttentionCall,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dtype: torch.dtype,
+    keep: bool,
 ) -> tuple[Tensor, Saved]:
-    """y [N, H, W] in ``v``'s dtype, and what the backward pass needs in ``dtype``."""
+    """y [N, H, W] in ``v``'s dtype, and what the backward pass needs in ``dtype``.
+
+    Unless ``keep``, y is written over ``leaf_context`` where the dtypes allow it.
+    """
     layout = call.layout
     count, leaves, heads = layout.internal_node.numel(), q.size(0), q.size(1)
     channels = 2 * q.size(2) + v.size(2)
     mean = q.new_zeros(count, heads, channels, dtype=dtype)
     gain = q.new_zeros(layout.entity_node.numel() - 1, heads, dtype=dtype)
-    leaf_mass = q.new_zeros(leaves + 1, heads, dtype=dtype)
-    leaf_context = v.new_zeros(leaves + 1, heads, v.size(2), dtype=dtype)
+    leaf_mass = q.new_empty(leaves + 1, heads, 1, dtype=dtype)
+    leaf_context = v.new_empty(leaves + 1, heads, v.size(2), dtype=dtype)
     attention = call.family_attention(False, dtype)
     for tile in attention.tiles(leaves, heads, channels):
         own = [tile.load(x, dtype) for x in (q, k, v)]
         context, mass = attention.forward(tile, *own)
         tile.store(leaf_context, context)
         tile.store(leaf_mass, mass)
-        gain[tile.family] = tile.total(mass) / tile.sizes()
+        gain[tile.family] = tile.total(mass.squeeze(-1)) / tile.sizes()
         mean[tile.family] = torch.cat([tile.total(x) for x in own], -1)
 
     joined = torch.cat([x[layout.mixed_leaf].to(dtype) for x in (q, k, v)], -1)
@@ -117,7 +125,7 @@ def forward(
     mean /= layout.internal_count.to(dtype)[:, None, None]
 
     entity = torch.cat([mean, joined, joined.new_zeros(1, heads, channels)])
-    mass = gain.new_zeros(gain.size(0) + 1, heads)
+    mass = gain.new_zeros(gain.size(0) + 1, heads, 1)
     brought = gain.new_zeros(gain.size(0) + 1, heads, v.size(2))
     attention = call.family_attention(True, dtype)
     for tile in attention.tiles(gain.size(0), heads, channels):
@@ -129,26 +137,28 @@ def forward(
     mixed_q, mixed_k, mixed_v = _parts(entity[count:-1], q.size(2))
     mixed_nodes = call.leaves[layout.mixed_leaf]
     gain[count:] = call.self_scores(mixed_q, mixed_k, mixed_nodes)
+    mass = mass.squeeze(-1)
     levels.energy_upward(layout, gain, mass[:-1])
     log_mu, log_send = levels.split(gain, mass[:-1])
     log_weight, context = levels.contexts_downward(
         layout, log_mu, log_send, brought[:-1]
     )
 
-    y = v.new_empty(leaves + 1, heads, v.size(2))
-    weight = log_weight.exp()[..., None]
-    for tile in call.family_attention(False, dtype).tiles(leaves, heads, channels):
-        own_context = tile.load(leaf_context, dtype)
-        outer, share = context[tile.family], weight[tile.family]
-        tile.store(y, torch.addcmul(outer[:, :, None], own_context, share[:, :, None]))
-    parent = layout.mixed_leaf_parent
-    sent = log_send[count:].exp()[..., None] * brought[count:-1]
     kept = log_mu[count:].exp() * call.kept_leaves(log_mu[count:], 2)
-    mixed_y = context[parent] + weight[parent] * (sent + kept[..., None] * mixed_v)
-    y[layout.mixed_leaf] = mixed_y.to(y.dtype)
-    y[layout.root_leaf] = _root_leaves(call, v[layout.root_leaf])
+    sent = log_send[count:].exp()[..., None] * brought[count:-1]
+    leaf_context[layout.mixed_leaf] = sent.addcmul_(kept[..., None], mixed_v)
+    leaf_context[layout.root_leaf] = _root_leaves(call, v[layout.root_leaf].to(dtype))
+    in_place = not keep and v.dtype == dtype
+    y = leaf_context[:-1] if in_place else torch.empty_like(v).contiguous()
+    weight = _spare_row(log_weight).exp()[..., None]  # 1 for what has no parent
+    context = _spare_row(context)
+    for rows in _row_chunks(leaves, heads * v.size(2), y.is_cuda):
+        parent = layout.leaf_parent[rows]
+        outer = context.index_select(0, parent)
+        outer.addcmul_(weight.index_select(0, parent), leaf_context[rows])
+        y[rows] = outer
     saved = Saved(mean, leaf_mass, leaf_context, mass, brought, gain, log_weight)
-    return y[:-1], saved
+    return y, saved
 
 
 def energies(call: AttentionCall, q: Tensor, k: Tensor, saved: Saved) -> Tensor:
@@ -185,20 +195,14 @@ def backward(
         grad_leaf_phi = rows[count:-1]
 
     # Contexts and weights, leaves to roots.
-    grad_context = saved.gain.new_zeros(entities, heads, v.size(2))
-    grad_weight = torch.zeros_like(saved.gain)
-    leaf_only = call.family_attention(False, dtype)
     channels = 2 * width + v.size(2)
-    for tile in leaf_only.tiles(leaves, heads, channels):
-        grad = tile.load(grad_y, dtype)
-        grad_context[tile.family] = tile.total(grad)
-        worth = (grad * tile.load(saved.leaf_context, dtype)).sum(-1)
-        grad_weight[tile.family] = tile.total(worth)
     mixed_grad = grad_y[layout.mixed_leaf].to(dtype)
     mixed_v = v[layout.mixed_leaf].to(dtype)
     kept = call.kept_leaves(log_mu[count:], 2)
-    grad_context[count:] = mixed_grad
-    grad_weight[count:] = (mixed_grad * mixed_v).sum(-1) * kept
+    grad_context, grad_weight = _collect(layout, grad_y, saved.leaf_context)
+    grad_context = torch.cat([grad_context, mixed_grad])
+    own = (mixed_grad * mixed_v).sum(-1) * kept
+    grad_weight = torch.cat([grad_weight, own])
     worth = levels.contexts_transposed(
         layout, grad_context, grad_weight, mu, send, saved.brought[:-1]
     )
@@ -221,10 +225,8 @@ def backward(
     for tile in mixed.tiles(entities, heads, channels):
         own = [tile.load(x, dtype) for x in _parts(entity, width)]
         own += [tile.load(x, dtype) for x in (saved.mass[..., None], saved.brought)]
-        own[3] = own[3].squeeze(-1)
         outer = [tile.load(x, dtype) for x in (grad_brought, grad_mass[..., None])]
-        outer = _without_padding(tile.real, outer)
-        *grads, pairs = mixed.backward(tile, *own, outer[0], outer[1].squeeze(-1))
+        *grads, pairs = mixed.backward(tile, *own, *_without_padding(tile.real, outer))
         tile.store(grad_entity, torch.cat(grads, -1))
         if grad_eps is not None and pairs is not None:
             tile.store(grad_eps, pairs)
@@ -232,17 +234,18 @@ def backward(
     # Means, roots to leaves; then attention in leaf-only families.
     grad_mean = grad_entity[:count] / layout.internal_count.to(dtype)[:, None, None]
     levels.add_downward(layout, grad_mean)
-    grads = [torch.empty_like(_spare_row(x)) for x in (q, k, v)]
+    grads = [x.new_empty(leaves + 1, *x.shape[1:]) for x in (q, k, v)]
+    leaf_only = call.family_attention(False, dtype)
     grad_leaf_eps = None
     if leaf_only.eps is not None:
         grad_leaf_eps = torch.zeros_like(_spare_row(leaf_only.eps), dtype=dtype)
     for tile in leaf_only.tiles(leaves, heads, channels):
-        own = [tile.load(x, dtype) for x in (q, k, v)]
-        own.append(tile.load(saved.leaf_mass[..., None], dtype).squeeze(-1))
-        own.append(tile.load(saved.leaf_context, dtype))
+        held = (q, k, v, saved.leaf_mass, saved.leaf_context)
+        own = [tile.load(x, dtype) for x in held]
         grad = tile.load(grad_y, dtype) * weight[tile.family][:, :, None, None]
-        share = (grad_gain[tile.family] / tile.sizes())[:, :, None]
-        outer = _without_padding(tile.real, [grad, share.expand(-1, -1, tile.width)])
+        share = (grad_gain[tile.family] / tile.sizes())[:, :, None, None]
+        share = share.expand(-1, -1, tile.width, -1)
+        outer = _without_padding(tile.real, [grad, share])
         *parts, pairs = leaf_only.backward(tile, *own, *outer)
         shift = grad_mean[tile.family][:, :, None]
         for out, part, mean in zip(grads, parts, _parts(shift, width), strict=True):
@@ -258,12 +261,13 @@ def backward(
         parts[0] = parts[0] + pull * mixed_k
         parts[1] = parts[1] + pull * mixed_q
         parts[2] = parts[2] + ((above * mu)[count:] * kept)[..., None] * mixed_grad
-    for out, part, x in zip(grads, parts, (q, k, v), strict=True):
-        out[layout.mixed_leaf] = part.to(x.dtype)
+    for out, part in zip(grads, parts, strict=True):
+        out[layout.mixed_leaf] = part.to(out.dtype)
         out[layout.root_leaf] = 0
-    grads[2][layout.root_leaf] = _root_leaves(call, grad_y[layout.root_leaf])
+    root_grad = _root_leaves(call, grad_y[layout.root_leaf].to(dtype))
+    grads[2][layout.root_leaf] = root_grad.to(v.dtype)
     grad_q, grad_k, grad_v = (x[:-1] for x in grads)
-    own_pull = torch.zeros_like(saved.leaf_mass[:-1])
+    own_pull = saved.gain.new_zeros(leaves, heads)
     if call.self_attention:
         own_pull[layout.mixed_leaf] = grad_gain[count:]
         if grad_leaf_phi is not None:
@@ -273,6 +277,26 @@ def backward(
             grad_k += (pull * q).to(k.dtype)
     grad_position = _position_gradient(call, grad_eps, grad_leaf_eps, own_pull)
     return grad_q, grad_k, grad_v, grad_position
+
+
+def _row_chunks(rows: int, channels: int, is_cuda: bool) -> list[slice]:
+    """Runs of rows that stay in cache (all rows on an accelerator)."""
+    step = rows if is_cuda else max(1, 2**18 // channels)
+    return [slice(i, min(i + step, rows)) for i in range(0, rows, max(step, 1))]
+
+
+def _collect(
+    layout: FamilyLayout, grad_y: Tensor, leaf_context: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of ctx [F, H, W] and w [F, H] from the leaves right below."""
+    count, (leaves, heads, width) = layout.internal_node.numel(), grad_y.shape
+    grad_context = leaf_context.new_zeros(count + 1, heads, width)
+    grad_weight = leaf_context.new_zeros(count + 1, heads)
+    for rows in _row_chunks(leaves, heads * width, grad_y.is_cuda):
+        parent, grad = layout.leaf_parent[rows], grad_y[rows].to(leaf_context.dtype)
+        grad_context.index_add_(0, parent, grad)
+        grad_weight.index_add_(0, parent, (grad * leaf_context[rows]).sum(-1))
+    return grad_context[:-1], grad_weight[:-1]
 
 
 def _parts(x: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
