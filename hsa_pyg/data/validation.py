@@ -34,8 +34,8 @@ def problems(signal: NestedSignal) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
     yield from _attribute_problems(signal)
-    yield from _edge_problems(signal)
     yield from _device_problems(signal)
+    yield from _edge_problems(signal)
     try:
         hierarchy = signal.hierarchy
     except (ValueError, TypeError) as error:

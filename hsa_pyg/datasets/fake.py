@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -72,38 +73,25 @@ class FakeNestedDataset(InMemoryDataset):
         super().__init__(None, transform)
         if not vocab_sizes and not in_channels:
             vocab_sizes, in_channels = {"word": 64}, {"picture": 8}
+        if num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {num_samples}")
         self.vocab_sizes = dict(vocab_sizes or {})
         self.in_channels = dict(in_channels or {})
-        for name, value, least in (
-            ("num_samples", num_samples, 1),
-            ("depth", depth, 1),
-            ("branching", branching, 1),
-            ("num_classes", num_classes, 1),
-            *(
-                (f"vocab_sizes[{k!r}]", v, num_classes)
-                for k, v in self.vocab_sizes.items()
-            ),
-            *((f"in_channels[{k!r}]", v, 1) for k, v in self.in_channels.items()),
-        ):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
-        for name, chance in (
-            ("missing", missing),
-            ("empty", empty),
-            ("shallow", shallow),
-        ):
-            if not 0 <= chance <= 1:
-                raise ValueError(f"{name} is a chance between 0 and 1, got {chance}")
-        self.depth, self.branching = depth, branching
-        self.missing, self.empty, self.shallow = missing, empty, shallow
         self._classes = num_classes
-        self._random = torch.Generator().manual_seed(seed)
-        self._centres = {
-            name: torch.randn(num_classes, width, generator=self._random)
-            for name, width in self.in_channels.items()
-        }
-        schema = self._make_schema()
-        signals = [self._make_signal(schema) for _ in range(num_samples)]
+        # The source is not kept: workers that are spawned cannot receive a generator.
+        source = _SignalSource(
+            depth=depth,
+            branching=branching,
+            vocab_sizes=self.vocab_sizes,
+            in_channels=self.in_channels,
+            num_classes=num_classes,
+            missing=missing,
+            empty=empty,
+            shallow=shallow,
+            seed=seed,
+        )
+        schema = source.schema()
+        signals = [source.signal(schema) for _ in range(num_samples)]
         self.data, self.slices = self.collate(signals)
 
     @property
@@ -116,7 +104,44 @@ class FakeNestedDataset(InMemoryDataset):
         """Number of classes."""
         return self._classes
 
-    def _make_schema(self) -> Schema:
+
+@dataclass
+class _SignalSource:
+    """Draws signals; the arguments are those of :class:`FakeNestedDataset`."""
+
+    depth: int
+    branching: int
+    vocab_sizes: Mapping[str, int]
+    in_channels: Mapping[str, int]
+    num_classes: int
+    missing: float
+    empty: float
+    shallow: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        least = {"depth": 1, "branching": 1, "num_classes": 1}
+        sizes = {name: getattr(self, name) for name in least}
+        for kind, size in self.vocab_sizes.items():
+            name = f"vocab_sizes[{kind!r}]"
+            sizes[name], least[name] = size, self.num_classes
+        for kind, size in self.in_channels.items():
+            name = f"in_channels[{kind!r}]"
+            sizes[name], least[name] = size, 1
+        for name, size in sizes.items():
+            if size < least[name]:
+                raise ValueError(f"{name} must be at least {least[name]}, got {size}")
+        for name in ("missing", "empty", "shallow"):
+            chance = getattr(self, name)
+            if not 0 <= chance <= 1:
+                raise ValueError(f"{name} is a chance between 0 and 1, got {chance}")
+        self._random = torch.Generator().manual_seed(self.seed)
+        self._centres = {
+            name: torch.randn(self.num_classes, width, generator=self._random)
+            for name, width in self.in_channels.items()
+        }
+
+    def schema(self) -> Schema:
         levels = self._levels()
         pos = {"pos": Feature((1,))}
         leaves = {name: Feature((), torch.long) for name in self.vocab_sizes}
@@ -139,9 +164,9 @@ class FakeNestedDataset(InMemoryDataset):
     def _levels(self) -> list[str]:
         return ["root", *(f"level{level}" for level in range(1, self.depth))]
 
-    def _make_signal(self, schema: Schema) -> NestedSignal:
+    def signal(self, schema: Schema) -> NestedSignal:
         signal = NestedSignal(schema=schema)
-        label = self._draw(self._classes, 1)
+        label = self._draw(self.num_classes, 1)
         signal.y = label
         leaf_types = self._present_types(schema.leaf_types)
         places: dict[str, list[Tensor]] = {name: [] for name in leaf_types}
@@ -187,7 +212,7 @@ class FakeNestedDataset(InMemoryDataset):
             return noise + self._centres[leaf][label]
         vocabulary = self.vocab_sizes[leaf]
         token = self._draw(vocabulary, number)
-        telling = token - token % self._classes + label
+        telling = token - token % self.num_classes + label
         telling = torch.where(telling < vocabulary, telling, label)
         return torch.where(self._happens(_TELLING, number), telling, token)
 

@@ -108,7 +108,7 @@ def test_lists_of_texts_are_empty_where_a_type_is_absent(make_page):
 def test_a_python_object_per_type_has_no_empty_form(make_page):
     named = make_page(words=2)
     named["word"].language = "en"
-    with pytest.raises(ValueError, match="'language'.*no empty form"):
+    with pytest.raises(ValueError, match=r"'language'.*no empty form"):
         unify([named, make_page(pictures=1)])
 
 
