@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -14,11 +14,17 @@ from hsa_pyg.compilation import (
     count_leaves,
     roots_and_depths,
 )
+from hsa_pyg.forest import (
+    CHILD_OF,
+    EdgeType,
+    NodeNames,
+    check_forest,
+    check_trees,
+    join_batches,
+    join_parents,
+)
 
-EdgeType = tuple[str, str, str]
-
-#: The relation that leads from a child to its parent.
-CHILD_OF = "child_of"
+__all__ = ["CHILD_OF", "EdgeType", "SignalHierarchy"]
 
 
 class SignalHierarchy:
@@ -115,7 +121,11 @@ class SignalHierarchy:
                 f"parent must have one dimension [num_nodes], got shape "
                 f"{tuple(parent.shape)}"
             )
-        if parent.is_floating_point() or parent.is_complex() or parent.dtype == bool:
+        if (
+            parent.is_floating_point()
+            or parent.is_complex()
+            or parent.dtype == torch.bool
+        ):
             raise TypeError(f"parent must hold integers, got {parent.dtype}")
         return cls._build(parent.long(), leaf_mask, lambda node: f"node {node}")
 
@@ -152,15 +162,14 @@ class SignalHierarchy:
         for name, number in num_nodes_dict.items():
             slices[name] = (at, at + int(number))
             at += int(number)
-        names = _Names(slices)
+        names = NodeNames(slices)
         parent_edges = {
             kind: edge for kind, edge in edge_index_dict.items() if kind[1] == CHILD_OF
         }
         if leaf_types is None:
             inner = {kind[2] for kind in parent_edges}
             leaf_types = [name for name in slices if name not in inner]
-        devices = [edge.device for edge in parent_edges.values()]
-        parent = _join_parents(parent_edges, slices, names, devices)
+        parent = join_parents(parent_edges, slices, names)
         leaf_mask = torch.zeros_like(parent, dtype=torch.bool)
         for name in leaf_types:
             if name not in slices:
@@ -170,7 +179,7 @@ class SignalHierarchy:
             leaf_mask[slices[name][0] : slices[name][1]] = True
         tree = None
         if batch_dict is not None:
-            tree, num_trees = _join_batches(batch_dict, slices, parent, num_trees)
+            tree, num_trees = join_batches(batch_dict, slices, parent, num_trees)
         self = cls._build(parent, leaf_mask, names, tree, num_trees)
         self.node_slices = slices
         rows = torch.cat([leaf_mask.new_zeros(1).long(), leaf_mask.cumsum(0)]).tolist()
@@ -191,7 +200,7 @@ class SignalHierarchy:
         tree: Tensor | None = None,
         num_trees: int | None = None,
     ) -> SignalHierarchy:
-        is_leaf = _check_forest(parent, leaf_mask, name)
+        is_leaf = check_forest(parent, leaf_mask, name)
         root, depth, cycle = roots_and_depths(parent)
         if cycle is not None:
             raise ValueError(
@@ -218,7 +227,7 @@ class SignalHierarchy:
             self.leaf_tree = number[root[self.leaves]]
             self.num_trees = self.num_roots
         else:
-            _check_trees(parent, tree, name)
+            check_trees(parent, tree, name)
             self.leaf_tree = tree[self.leaves]
             self.num_trees = int(num_trees or 0)
         self.node_slices, self.leaf_slices = {}, {}
@@ -274,8 +283,8 @@ class SignalHierarchy:
             wrong = ids[(ids < 0) | (ids >= self.num_nodes)]
             if wrong.numel():
                 raise IndexError(
-                    f"node {int(wrong[0])} does not exist: the hierarchy has nodes 0 to "
-                    f"{self.num_nodes - 1}"
+                    f"node {int(wrong[0])} does not exist: the hierarchy has nodes 0 "
+                    f"to {self.num_nodes - 1}"
                 )
         depth = torch.cat([self.depth, self.depth.new_full((1,), -1)])
         parent = torch.cat([self.parent, self.parent.new_full((1,), -1)])
@@ -293,150 +302,4 @@ class SignalHierarchy:
             f"{type(self).__name__}(nodes={self.num_nodes}, leaves={self.num_leaves}, "
             f"roots={self.num_roots}, families={self.num_families}, "
             f"depth={self.max_depth}, branching={self.max_branching}{empty}{device})"
-        )
-
-
-class _Names:
-    """Names a node by its type and its index in that type."""
-
-    def __init__(self, slices: Mapping[str, tuple[int, int]]) -> None:
-        self.slices = slices
-
-    def __call__(self, node: int) -> str:
-        for name, (start, stop) in self.slices.items():
-            if start <= node < stop:
-                return f"node {node - start} of type {name!r}"
-        return f"node {node}"
-
-
-def _first(mask: Tensor) -> int:
-    return int(mask.nonzero()[0])
-
-
-def _check_forest(
-    parent: Tensor, leaf_mask: Tensor | None, name: Callable[[int], str]
-) -> Tensor:
-    num_nodes = parent.numel()
-    outside = (parent < -1) | (parent >= num_nodes)
-    if bool(outside.any()):
-        node = _first(outside)
-        raise ValueError(
-            f"{name(node)} has parent {int(parent[node])}, but the nodes are 0 to "
-            f"{num_nodes - 1}; -1 marks a root"
-        )
-    has_child = torch.zeros(num_nodes, dtype=torch.bool, device=parent.device)
-    has_child[parent[parent >= 0]] = True
-    if leaf_mask is None:
-        return ~has_child
-    if leaf_mask.dtype != torch.bool:
-        raise TypeError(f"leaf_mask must hold booleans, got {leaf_mask.dtype}")
-    if leaf_mask.shape != parent.shape or leaf_mask.device != parent.device:
-        raise ValueError(
-            f"leaf_mask {tuple(leaf_mask.shape)} on {leaf_mask.device} does not match "
-            f"parent {tuple(parent.shape)} on {parent.device}"
-        )
-    wrong = leaf_mask & has_child
-    if bool(wrong.any()):
-        node = _first(wrong)
-        child = _first(parent == node)
-        raise ValueError(
-            f"{name(node)} is a leaf but has a child, {name(child)}; only internal "
-            "nodes have children: put its features into a child of its own"
-        )
-    return leaf_mask
-
-
-def _join_parents(
-    edges: Mapping[EdgeType, Tensor],
-    slices: Mapping[str, tuple[int, int]],
-    names: _Names,
-    devices: Iterable[torch.device],
-) -> Tensor:
-    kinds = set(devices)
-    if len(kinds) > 1:
-        raise ValueError(
-            f"parent edges lie on several devices: {sorted(map(str, kinds))}"
-        )
-    device = next(iter(kinds), torch.device("cpu"))
-    num_nodes = max((stop for _, stop in slices.values()), default=0)
-    parent = torch.full((num_nodes,), -1, device=device)
-    for (child_type, relation, parent_type), edge in edges.items():
-        label = f"({child_type!r}, {relation!r}, {parent_type!r})"
-        for name in (child_type, parent_type):
-            if name not in slices:
-                raise ValueError(
-                    f"edge type {label} uses node type {name!r}, which is not among "
-                    f"{list(slices)}"
-                )
-        if edge.dim() != 2 or edge.size(0) != 2:
-            raise ValueError(
-                f"edges {label} must have shape [2, num_edges], got "
-                f"{tuple(edge.shape)}"
-            )
-        if edge.is_floating_point():
-            raise TypeError(f"edges {label} must hold integers, got {edge.dtype}")
-        for row, name in ((0, child_type), (1, parent_type)):
-            number = slices[name][1] - slices[name][0]
-            outside = (edge[row] < 0) | (edge[row] >= number)
-            if bool(outside.any()):
-                column = _first(outside)
-                raise ValueError(
-                    f"edge {column} of {label} names node {int(edge[row, column])} of "
-                    f"type {name!r}, which has {number} nodes"
-                )
-        child = edge[0].long() + slices[child_type][0]
-        taken = parent[child] >= 0
-        times = torch.bincount(child, minlength=1)
-        taken = taken | (times[child] > 1)
-        if bool(taken.any()):
-            raise ValueError(
-                f"{names(int(child[_first(taken)]))} has more than one parent: the "
-                "parent edges must form trees; keep one of its edges"
-            )
-        parent[child] = edge[1].long() + slices[parent_type][0]
-    return parent
-
-
-def _join_batches(
-    batch_dict: Mapping[str, Tensor],
-    slices: Mapping[str, tuple[int, int]],
-    parent: Tensor,
-    num_trees: int | None,
-) -> tuple[Tensor, int]:
-    parts = []
-    for name, (start, stop) in slices.items():
-        part = batch_dict.get(name)
-        if part is None and stop > start:
-            raise ValueError(
-                f"batch_dict has no entry for the {stop - start} nodes of type {name!r}"
-            )
-        if part is not None and part.numel() != stop - start:
-            raise ValueError(
-                f"batch_dict gives {part.numel()} samples for the {stop - start} nodes "
-                f"of type {name!r}"
-            )
-        if part is not None:
-            parts.append(part.long().to(parent.device))
-    tree = torch.cat(parts) if parts else parent.new_empty(0)
-    largest = int(tree.max()) + 1 if tree.numel() else 0
-    if num_trees is None:
-        num_trees = largest
-    elif largest > num_trees:
-        raise ValueError(
-            f"batch_dict names sample {largest - 1}, but num_trees is {num_trees}"
-        )
-    return tree, num_trees
-
-
-def _check_trees(parent: Tensor, tree: Tensor, name: Callable[[int], str]) -> None:
-    child = (parent >= 0).nonzero().view(-1)
-    torn = tree[child] != tree[parent[child]]
-    if bool(torn.any()):
-        node = int(child[_first(torn)])
-        above = int(parent[node])
-        raise ValueError(
-            f"{name(node)} belongs to sample {int(tree[node])}, but its parent, "
-            f"{name(above)}, to sample {int(tree[above])}: the batch was put together "
-            "wrongly; give every sample all node types (hsa_pyg.data.unify) or use "
-            "hsa_pyg.loader.DataLoader"
         )

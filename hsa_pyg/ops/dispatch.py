@@ -88,11 +88,12 @@ def hierarchical_attention(
         _record(backend)
     if backend == "reference":
         dtype = compute_dtype(q, k, v)
-        wide = [x.to(dtype) for x in (q, k, v)]
         if position is not None:
             position = position.to(dtype)
         y, phi = reference_attention(
-            *wide,
+            q.to(dtype),
+            k.to(dtype),
+            v.to(dtype),
             hierarchy,
             self_attention=self_attention,
             position=position,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from hsa_pyg.compilation import FamilyLayout
 
-#: Numbers in the working set of a tile: 2 MiB of float32, two cores' second-level cache.
+#: Numbers in the working set of a tile: 2 MiB of float32, which caches hold.
 _CPU_TILE = 2**19
 #: On an accelerator launches cost more than cache misses.
 _CUDA_TILE = 2**25

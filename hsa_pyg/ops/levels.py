@@ -17,9 +17,7 @@ from torch.nn.functional import logsigmoid
 from hsa_pyg.compilation import FamilyLayout
 
 
-def levels(
-    layout: FamilyLayout, upward: bool
-) -> Iterator[tuple[slice, slice, Tensor]]:
+def levels(layout: FamilyLayout, upward: bool) -> Iterator[tuple[slice, slice, Tensor]]:
     """Internal nodes of each level but the roots', the level above, parents in it."""
     bounds = layout.level_ptr.tolist()
     steps = range(1, len(bounds) - 1)

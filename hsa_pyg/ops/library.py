@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hsa_pyg.compilation import FamilyLayout
 from hsa_pyg.hierarchy import SignalHierarchy
-from hsa_pyg.ops import passes
+from hsa_pyg.ops import adjoint, passes
 
 _LAYOUT_FIELDS = tuple(field.name for field in fields(FamilyLayout))
 _SAVED_FIELDS = tuple(field.name for field in fields(passes.Saved))
@@ -64,9 +64,7 @@ def attention_forward(
     dropout: float,
     energy: bool,
     keep: bool,
-) -> tuple[
-    Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor
-]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """y, phi (no rows unless ``energy``), and the tensors of ``passes.Saved``.
 
     Unless ``keep``, the latter are empty and the call cannot be differentiated.
@@ -80,7 +78,7 @@ def attention_forward(
     held = [getattr(saved, name) for name in _SAVED_FIELDS]
     if not keep:
         held = [y.new_empty(0) for _ in held]
-    return (y, phi, *held)  # type: ignore[return-value]
+    return (y, phi, *held)
 
 
 @attention_forward.register_fake
@@ -136,7 +134,7 @@ def attention_backward(
     """Gradients of q, k, v and of position (no rows without position)."""
     call = _call(hierarchy, position, seed, scale, self_attention, dropout)
     with torch.autocast(q.device.type, enabled=False):
-        *grads, grad_position = passes.backward(
+        *grads, grad_position = adjoint.backward(
             call, q, k, v, passes.Saved(*saved), grad_y, grad_phi
         )
     if grad_position is None:

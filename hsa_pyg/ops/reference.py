@@ -43,7 +43,9 @@ def reference_attention(
     row = {node: i for i, node in enumerate(hierarchy.leaves.tolist())}
 
     # Plain means over the leaves below.
-    q_mean, k_mean, v_mean = {}, {}, {}
+    q_mean: dict[int, Tensor] = {}
+    k_mean: dict[int, Tensor] = {}
+    v_mean: dict[int, Tensor] = {}
     for node in reversed(order):
         if node in row:
             q_mean[node], k_mean[node] = q[row[node]], k[row[node]]
@@ -71,9 +73,9 @@ def reference_attention(
             s = torch.stack([score(b, c) for c in siblings])  # [siblings, H]
             s = s + s.new_tensor([count[c] for c in siblings]).log()[:, None]
             log_mass[b] = s.logsumexp(0)
-            weight = torch.nn.functional.dropout((s - log_mass[b]).exp(), dropout)
+            share_of = torch.nn.functional.dropout((s - log_mass[b]).exp(), dropout)
             value = torch.stack([v_mean[c] for c in siblings])
-            brought[b] = (weight[..., None] * value).sum(0)
+            brought[b] = (share_of[..., None] * value).sum(0)
 
     # Energy, leaves to roots. ``gain`` is -phi; -infinity where nothing is attended.
     nothing = q.new_full(q.shape[1:2], float("-inf"))
@@ -91,7 +93,8 @@ def reference_attention(
 
     # Contexts, roots to leaves.
     y = torch.zeros_like(v)
-    weight, context = {}, {}
+    weight: dict[int, Tensor] = {}
+    context: dict[int, Tensor] = {}
     parent = hierarchy.parent.tolist()
     rows = [y[i] for i in range(y.size(0))]
     for node in order:
