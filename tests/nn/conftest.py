@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -11,6 +13,15 @@ from hsa_pyg import SignalHierarchy
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _one_thread() -> Iterator[None]:
+    """Threads cost more than they bring on trees of a dozen leaves."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -34,15 +45,3 @@ def edges() -> dict[tuple[str, str, str], torch.Tensor]:
         ("image", "child_of", "page"): torch.tensor([[1], [0]]),
         ("word", "before", "word"): torch.tensor([[0, 1], [1, 2]]),
     }
-
-
-def random_parents(num_nodes: int, seed: int) -> torch.Tensor:
-    """A random recursive tree of ``num_nodes`` nodes."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.tensor(
-        [-1]
-        + [
-            int(torch.randint(max(0, i - 6), i, (), generator=generator))
-            for i in range(1, num_nodes)
-        ]
-    )
