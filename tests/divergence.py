@@ -51,6 +51,17 @@ class Problem:
         """The free numbers of a block-constant matrix."""
         return np.einsum("ij,xij->x", theta, self.block) / self.block.sum((1, 2))
 
+    def slope_left(self, theta):
+        """How far a matrix is from stationary, relative to the slope.
+
+        KL is convex: a feasible point with no slope left along the constraints, where
+        the gradient is a combination of theirs, is the optimum.
+        """
+        slope = self.gradient(self.numbers_of(theta))
+        multipliers, *_ = np.linalg.lstsq(self.rows.T, slope, rcond=None)
+        left = slope - self.rows.T @ multipliers
+        return np.abs(left).max() / max(np.abs(slope).max(), 1)
+
 
 def problem_of(hierarchy, self_attention, seed, with_position=True):
     q, k, _ = inputs(hierarchy, heads=1, seed=seed)
