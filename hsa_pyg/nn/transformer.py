@@ -42,7 +42,7 @@ class PreNormBlock(torch.nn.Module):
         channels: Size of the leaf vectors.
         conv: The attention layer, or :obj:`None` for the MLP alone.
         expansion: Width of the MLP's hidden layer, in ``channels``.
-        dropout: Dropout on both branches and on the hidden layer.
+        dropout: Dropout on the output of both branches.
 
     Shapes:
         - **input:** :math:`(N, F)`, hierarchy, what else the attention takes
@@ -56,7 +56,7 @@ class PreNormBlock(torch.nn.Module):
         self.conv = conv
         self.norm_attention = LayerNorm(channels) if conv is not None else None
         self.norm_mlp = LayerNorm(channels)
-        self.mlp = _mlp(channels, expansion, dropout)
+        self.mlp = _mlp(channels, expansion)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -83,7 +83,7 @@ class PaperBlock(torch.nn.Module):
         channels: Size of the leaf vectors.
         conv: The attention layer, or :obj:`None` for the MLP alone.
         expansion: Width of the MLP's hidden layer, in ``channels``.
-        dropout: Dropout on both branches and on the hidden layer.
+        dropout: Dropout on the output of both branches.
 
     Shapes:
         - **input:** :math:`(N, F)`, hierarchy, what else the attention takes
@@ -96,7 +96,7 @@ class PaperBlock(torch.nn.Module):
         super().__init__()
         self.conv = conv
         self.norm = LayerNorm(channels)
-        self.mlp = _mlp(channels, expansion, dropout)
+        self.mlp = _mlp(channels, expansion)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -109,11 +109,10 @@ class PaperBlock(torch.nn.Module):
         return x + self.dropout(self.mlp(x))
 
 
-def _mlp(channels: int, expansion: int, dropout: float) -> torch.nn.Sequential:
+def _mlp(channels: int, expansion: int) -> torch.nn.Sequential:
     return torch.nn.Sequential(
         Linear(channels, expansion * channels),
         torch.nn.GELU(),
-        Dropout(dropout),
         Linear(expansion * channels, channels),
     )
 
@@ -134,7 +133,7 @@ class HSATransformer(torch.nn.Module):
         block: ``"pre_norm"`` (:class:`PreNormBlock`) or ``"paper"``
             (:class:`PaperBlock`).
         readout: What :class:`~hsa_pyg.nn.LeafReadout` takes.
-        dropout: Dropout on leaf vectors, branches, hidden layers and tree vectors.
+        dropout: Dropout on encoded leaves, on branches and on tree vectors.
         attention_dropout: Dropout on attention weights.
         self_attention: Whether a leaf attends to itself.
         position: Positions in the domains of the hierarchy, or :obj:`None` for none.
