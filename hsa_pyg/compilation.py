@@ -15,6 +15,8 @@ from torch import Tensor
 #: Cost of one more bucket, in rows of a family: what a handful of kernel launches is
 #: worth. Only the trade between padding and launches depends on it, never a result.
 _BUCKET_COST = 128.0
+#: What a family costs in a padded bucket, where padding is masked and gathered.
+_PADDED_COST = 1.5
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,13 @@ class FamilyLayout:
     mixed_leaf: Tensor  #: [X] leaf rows that are members of mixed families
     mixed_leaf_parent: Tensor  #: [X] internal number of their parents
     mixed_leaf_share: Tensor  #: [X] 1 / leaves below the parent, float64
-    entity_log_count: Tensor  #: [E + 1] log leaves below; the last row is padding (-inf)
+    entity_log_count: (
+        Tensor  #: [E + 1] log leaves below; the last row is padding (-inf)
+    )
     entity_node: Tensor  #: [E + 1] node that meets the siblings (top of its chain)
-    leaf_parent: Tensor  #: [N] internal number of each leaf row's parent; F: it has none
+    leaf_parent: (
+        Tensor  #: [N] internal number of each leaf row's parent; F: it has none
+    )
     root_leaf: Tensor  #: leaf rows that are a whole tree
     bucket_member: Tensor  #: flat members of all buckets; N or E where padded
     bucket_family: Tensor  #: flat internal numbers of the families of all buckets
@@ -49,7 +55,9 @@ class FamilyLayout:
     level_ptr: Tensor  #: CPU: first internal node of each level, and F at the end
     buckets: Tensor  #: CPU: [B, 7], see :data:`BUCKET_FIELDS`
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> FamilyLayout:
+    def to(
+        self, device: torch.device | str, non_blocking: bool = False
+    ) -> FamilyLayout:
         """Move the index tensors; what Python loops over stays on the CPU."""
         return self._map(lambda x: x.to(device, non_blocking=non_blocking))
 
@@ -284,8 +292,9 @@ def bucket_families(
 def bucket_widths(sizes: list[int], counts: list[int]) -> list[int]:
     """The width of the bucket that each size goes to, by a shortest path.
 
-    A bucket costs a constant and, per family, its rows and pairs. Sizes join the next
-    larger ones while that is cheaper, and only if they fill half of the bucket.
+    A bucket costs a constant and, per family, its rows and pairs, more where families
+    are padded. Sizes join the next larger ones while that is cheaper, and only if they
+    fill half of the bucket.
     """
     best = [0.0] + [float("inf")] * len(sizes)
     cut = [0] * (len(sizes) + 1)
@@ -296,10 +305,12 @@ def bucket_widths(sizes: list[int], counts: list[int]) -> list[int]:
             if 2 * sizes[start] < width:
                 break
             families += counts[start]
-            cost = _BUCKET_COST + families * width * (1 + width / 32)
-            if best[start] + cost < best[end]:
-                best[end], cut[end] = best[start] + cost, start
-            elif families * width * (1 + width / 32) > best[end]:
+            cost = families * width * (1 + width / 32)
+            if start < end - 1:
+                cost *= _PADDED_COST
+            if best[start] + _BUCKET_COST + cost < best[end]:
+                best[end], cut[end] = best[start] + _BUCKET_COST + cost, start
+            elif cost > best[end]:
                 break
     widths = list(sizes)
     end = len(sizes)

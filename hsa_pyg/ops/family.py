@@ -74,11 +74,10 @@ class Tile:
         return self.width if self.real is None else self.real.sum(1, keepdim=True)
 
     def total(self, value: Tensor) -> Tensor:
-        """Sum over the members of each family: [T, H, b, ...] to [T, H, ...]."""
+        """Sum over the members of each family: [T, H, b, D] to [T, H, D]."""
         if self.real is None:
             return value.sum(2)
-        real = self.real.view(-1, 1, self.width, *[1] * (value.dim() - 3))
-        return value.masked_fill(~real, 0).sum(2)
+        return torch.matmul(self.real[:, None, None].to(value.dtype), value).squeeze(2)
 
 
 def _lines(x: Tensor) -> Tensor | None:

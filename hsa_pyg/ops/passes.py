@@ -116,7 +116,7 @@ def forward(
         context, mass = attention.forward(tile, *own)
         tile.store(leaf_context, context)
         tile.store(leaf_mass, mass)
-        gain[tile.family] = tile.total(mass.squeeze(-1)) / tile.sizes()
+        gain[tile.family] = tile.total(mass).squeeze(-1) / tile.sizes()
         mean[tile.family] = torch.cat([tile.total(x) for x in own], -1)
 
     joined = torch.cat([x[layout.mixed_leaf].to(dtype) for x in (q, k, v)], -1)

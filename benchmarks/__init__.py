@@ -1,0 +1,1 @@
+"""Side-by-side timings, each a command: ``python -m benchmarks NAME``."""
