@@ -95,4 +95,6 @@ class DataLoader(torch_geometric.loader.DataLoader):
         if schema is None and isinstance(dataset, (list, tuple)) and len(dataset) > 0:
             listed = all(isinstance(sample, NestedSignal) for sample in dataset)
             schema = union_schema(dataset) if listed else None
+        # Lightning makes loaders anew from the attributes that their arguments left.
+        self.schema = schema
         self.collate_fn = SignalCollater(dataset, follow_batch, exclude_keys, schema)

@@ -192,3 +192,10 @@ def test_dictionaries_and_tuples_show_no_more_than_plain_hetero_data(make_page):
     assert page.to_dict().keys() == plain.to_dict().keys()
     assert sorted(page.keys()) == sorted(plain.keys())
     assert page.to_namedtuple()._fields == plain.to_namedtuple()._fields
+
+
+def test_a_batch_keeps_one_schema_for_all_its_samples(make_page):
+    batch = Batch.from_data_list([make_page(words=n) for n in (1, 2, 3)])
+    schemas = batch.to_dict()["_global_store"]["_schema"]
+    assert len(schemas) == 3
+    assert all(schema is schemas[0] for schema in schemas)
