@@ -58,8 +58,8 @@ class HierarchyCache:
     """Holds one compiled hierarchy.
 
     It is checked on every read against the identity and version of the tensors that it
-    was compiled from, so edits need not be announced. (Writes past torch's version count,
-    through ``tensor.data``, a NumPy view or ``EdgeIndex.as_tensor()``, go unseen.)
+    was compiled from, so edits need not be announced. (Only writes that torch does not
+    count go unseen: through ``tensor.data``, NumPy or ``EdgeIndex.as_tensor()``.)
 
     Copies and files leave the hierarchy out, since it can be compiled again; only the
     way from a DataLoader's worker to the main process takes it along.

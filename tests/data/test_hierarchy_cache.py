@@ -82,6 +82,11 @@ def test_the_hierarchy_follows_to_another_device(page, count_compilations):
     assert len(count_compilations) == 1
 
 
+def test_a_move_to_where_it_is_keeps_the_hierarchy(page):
+    before = page.hierarchy
+    assert page.cpu().hierarchy is before
+
+
 def test_moving_some_attributes_leaves_the_hierarchy_with_the_edges(page):
     before = page.hierarchy
     page.to("meta", "x")
