@@ -50,8 +50,10 @@ def compile_edges(
                 f"edges {(child_type, CHILD_OF, parent_type)} must be an integer "
                 f"tensor [2, num_edges], got {type(edge).__name__}"
             )
-        for name, ids in zip((child_type, parent_type), edge, strict=True):
+        for row, name in ((0, child_type), (1, parent_type)):
             if name not in known:
+                # A wrong shape or type is explained when the hierarchy is compiled.
+                ids = edge[row : row + 1]
                 largest = int(ids.max()) + 1 if ids.numel() else 0
                 num_nodes[name] = max(num_nodes.get(name, 0), largest)
     hierarchy = SignalHierarchy.from_edge_index(

@@ -116,7 +116,7 @@ class LeafProjection(torch.nn.Module):
 
 def _apply(lin: Linear, x: Tensor, name: str) -> Tensor:
     check_dtype(x, lin.weight, name)
-    if lin.in_channels not in (-1, x.size(-1)):
+    if lin.in_channels > 0 and lin.in_channels != x.size(-1):
         raise ValueError(
             f"{name} has {x.size(-1)} channels, but the layer was made for "
             f"{lin.in_channels}"

@@ -5,6 +5,7 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch_geometric.explain.algorithm.utils import set_masks
 from torch_geometric.nn import Sequential, summary, to_hetero
 
@@ -459,3 +460,22 @@ def test_wrong_positions(deep):
         conv(x, deep, position=position)
     with pytest.raises(ValueError, match="between 0 and 1, got 2"):
         conv(x, deep, position=position, domain=torch.full((13,), 2))
+
+
+def test_compiles_at_most_twice_without_graph_breaks():
+    conv = HSAConv(5, 8, heads=2, position_dim=4)
+    torch._dynamo.reset()
+    graphs = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(conv, fullgraph=True, dynamic=True, backend=graphs)
+    for n in (3, 5, 8, 13, 2, 40):
+        parent = torch.tensor([-1, 0, 0] + [1] * n + [2] * (n + 3))
+        h = SignalHierarchy.from_parents(parent)
+        x, position = torch.randn(h.num_leaves, 5), torch.randn(h.num_nodes, 4)
+        weight = torch.randn(h.num_leaves, 8)
+        grads = []
+        for layer in (conv, compiled):
+            conv.zero_grad()
+            (layer(x, h, position=position) * weight).sum().backward()
+            grads.append([p.grad.clone() for p in conv.parameters()])
+        torch.testing.assert_close(*grads)
+    assert graphs.frame_count <= 2
