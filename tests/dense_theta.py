@@ -7,7 +7,7 @@ overflowing, so scores must be moderate. Autograd differentiates it.
 
 import torch
 
-from hsa_pyg.nn.functional import hierarchical_attention
+from hsa_pyg import hierarchical_attention
 
 
 class Blocks:

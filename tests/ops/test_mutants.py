@@ -9,8 +9,7 @@ import dataclasses
 import pytest
 import torch
 
-from hsa_pyg import SignalHierarchy
-from hsa_pyg.nn.functional import hierarchical_attention
+from hsa_pyg import SignalHierarchy, hierarchical_attention
 from hsa_pyg.ops import levels
 from hsa_pyg.ops.family import FamilyAttention
 from hsa_pyg.ops.passes import AttentionCall

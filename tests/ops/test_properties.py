@@ -9,8 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsa_pyg import SignalHierarchy
-from hsa_pyg.nn.functional import hierarchical_attention
+from hsa_pyg import SignalHierarchy, hierarchical_attention
 from tests.dense_theta import (
     Blocks,
     dense_attention,
