@@ -12,7 +12,7 @@ heads).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -38,6 +38,8 @@ class Tile:
     member: Tensor  #: [T * b] members to read; padding repeats the family's first
     target: Tensor  #: [T * b] members to write; padding goes to the spare last row
     real: Tensor | None  #: [T, b] which members are no padding; None if all are
+    #: where the heads of the members lie, by number of heads, lines a row, and use
+    lines: dict[tuple[int, int, bool], Tensor] = field(default_factory=dict)
 
     def load(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """Rows of ``x`` [rows, H, D] as a contiguous copy [T, H, b, D]."""
@@ -66,8 +68,11 @@ class Tile:
 
     def _line_index(self, rows: Tensor, heads: int, step: int) -> Tensor:
         """Where the heads of some rows lie in a matrix with one line per head."""
-        head = torch.arange(heads, device=rows.device)[:, None]
-        return (rows.view(-1, 1, self.width) * step + head).view(-1)
+        key = (heads, step, rows is self.target)
+        if key not in self.lines:
+            head = torch.arange(heads, device=rows.device)[:, None]
+            self.lines[key] = (rows.view(-1, 1, self.width) * step + head).view(-1)
+        return self.lines[key]
 
     def sizes(self) -> int | Tensor:
         """Members of each family: a number, or [T, 1] where padded."""
