@@ -14,6 +14,7 @@ from torch import Tensor
 
 from hsa_pyg.compilation import FamilyLayout
 from hsa_pyg.ops import levels
+from hsa_pyg.ops.family import Tile
 from hsa_pyg.ops.passes import (
     AttentionCall,
     Saved,
@@ -153,8 +154,7 @@ def _mixed_families(
     for tile in attention.tiles(entities, heads, entity.size(2)):
         own = [tile.load(x, dtype) for x in held]
         outer = [tile.load(x, dtype) for x in (grad_brought, grad_mass)]
-        outer = _without_padding(tile.real, outer)
-        *grads, pairs = attention.backward(tile, *own, *outer)
+        *grads, pairs = attention.backward(tile, *_without_padding(tile, own, outer))
         tile.store(grad_entity, torch.cat(grads, -1))
         if grad_eps is not None and pairs is not None:
             tile.store(grad_eps, pairs)
@@ -190,7 +190,7 @@ def _leaf_only_families(
         share = (grad_gain[tile.family] / tile.sizes())[:, :, None, None]
         share = share.expand(-1, -1, tile.width, -1)
         *parts, pairs = attention.backward(
-            tile, *own, *_without_padding(tile.real, [outer, share])
+            tile, *_without_padding(tile, own, [outer, share])
         )
         shift = parts_of(grad_mean[tile.family][:, :, None], q.size(2))
         for grad, part, mean in zip(grads, parts, shift, strict=True):
@@ -200,12 +200,20 @@ def _leaf_only_families(
     return grads, grad_eps
 
 
-def _without_padding(real: Tensor | None, grads: list[Tensor]) -> list[Tensor]:
-    """Gradients [T, H, b, ...] with 0 in padded members."""
-    if real is None:
-        return grads
-    padded = ~real[:, None, :, None]
-    return [x.masked_fill(padded, 0) for x in grads]
+def _without_padding(
+    tile: Tile, own: list[Tensor], grads: list[Tensor]
+) -> list[Tensor]:
+    """q, k, v, mass, context and their gradients, where padded members play no part.
+
+    A padded query repeats one of its family but sees that one's own column: weighed by
+    its mass, a large score would overflow, and infinity times no gradient is NaN.
+    """
+    if tile.real is None:
+        return [*own, *grads]
+    padded = ~tile.real[:, None, :, None]
+    q, k, v, mass, context = own
+    mass = mass.masked_fill(padded, float("inf"))
+    return [q, k, v, mass, context, *(x.masked_fill(padded, 0) for x in grads)]
 
 
 def _position_gradient(
