@@ -108,8 +108,9 @@ def forward(
     channels = 2 * q.size(2) + v.size(2)
     mean = q.new_zeros(count, heads, channels, dtype=dtype)
     gain = q.new_zeros(layout.entity_node.numel() - 1, heads, dtype=dtype)
-    leaf_mass = q.new_empty(leaves + 1, heads, 1, dtype=dtype)
+    leaf_mass = q.new_zeros(leaves + 1, heads, 1, dtype=dtype)
     leaf_context = v.new_empty(leaves + 1, heads, v.size(2), dtype=dtype)
+    leaf_context[leaves] = 0  # not written unless a bucket is padded
     attention = call.family_attention(False, dtype)
     for tile in attention.tiles(leaves, heads, channels):
         own = [tile.load(x, dtype) for x in (q, k, v)]
