@@ -69,7 +69,7 @@ def family_weights(
         own = torch.full_like(own, float("-inf"))
     s = s + count[source].to(s.dtype).log()[:, None]
     top = s.new_full((inner + q.size(0), q.size(1)), float("-inf"))
-    top = top.index_reduce(0, target, s.detach(), "amax")
+    top = top.scatter_reduce(0, target[:, None].expand_as(s), s.detach(), "amax")
     top = top.masked_fill(torch.isinf(top), 0)  # roots have no siblings
     total = torch.zeros_like(top).index_add(0, target, (s - top[target]).exp())
     has_siblings = total > 0
