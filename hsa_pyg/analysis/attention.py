@@ -120,13 +120,14 @@ def _check(q: Tensor, k: Tensor, hierarchy: SignalHierarchy) -> None:
 
 def _per_head(position: Tensor, q: Tensor, hierarchy: SignalHierarchy) -> Tensor:
     """[M, 1 or H, P]."""
+    nodes, heads = hierarchy.num_nodes, q.size(1)
+    given = position
     if position.dim() == 2:
         position = position.unsqueeze(1)
-    nodes, heads = hierarchy.num_nodes, q.size(1)
     fits = position.dim() == 3 and position.size(0) == nodes
     if not fits or position.size(1) not in (1, heads):
         raise ValueError(
             f"position must have shape [{nodes}, P] or [{nodes}, {heads}, P], got "
-            f"{tuple(position.shape)}"
+            f"{tuple(given.shape)}"
         )
     return position
