@@ -165,7 +165,7 @@ class FamilyAttention:
     def runs(self, tile: Tile, heads: int) -> Iterator[slice]:
         """Runs of queries: all of them unless one family exceeds a tile."""
         width = tile.width
-        run = max(16, _SCORES // (heads * width * tile.family.numel()))
+        run = max(32, _SCORES // (heads * width * tile.family.numel()))
         return (slice(i, min(i + run, width)) for i in range(0, width, run))
 
     def key_bias(self, tile: Tile) -> Tensor | None:
@@ -259,7 +259,7 @@ class FamilyAttention:
             if (kept := self.kept(tile, run, weight)) is not None:
                 grad_s *= kept
                 spread = weight * kept
-            grad_v = _add(grad_v, torch.matmul(spread.transpose(2, 3), grad))
+            grad_v = _accumulate(grad_v, spread.transpose(2, 3), grad)
             grad_s = grad_s.add_(offset[:, :, run]).mul_(weight)
             if eps is not None and grad_eps is not None:
                 pairs = grad_s if eps.size(1) > 1 else grad_s.sum(1, keepdim=True)
@@ -267,9 +267,14 @@ class FamilyAttention:
                 grad_eps += torch.matmul(pairs.transpose(2, 3), eps[:, :, run])
             grad_s *= self.scale
             torch.matmul(grad_s, k, out=grad_q[:, :, run])
-            grad_k = _add(grad_k, torch.matmul(grad_s.transpose(2, 3), q[:, :, run]))
+            grad_k = _accumulate(grad_k, grad_s.transpose(2, 3), q[:, :, run])
         return grad_q, grad_k, grad_v, grad_eps  # type: ignore[return-value]
 
 
-def _add(total: Tensor | None, part: Tensor) -> Tensor:
-    return part if total is None else total.add_(part)
+def _accumulate(total: Tensor | None, left: Tensor, right: Tensor) -> Tensor:
+    """``total`` + ``left`` @ ``right``, in place after the first run."""
+    if total is None:
+        return torch.matmul(left, right)
+    flat = (x.flatten(0, 1) for x in (left, right))
+    total.flatten(0, 1).baddbmm_(*flat)
+    return total
