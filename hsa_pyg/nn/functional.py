@@ -203,10 +203,11 @@ def _check_inputs(
         raise ValueError(
             f"v {tuple(v.shape)} must have as many heads as q {tuple(q.shape)}"
         )
-    if q.size(1) == 0 or q.size(2) == 0:
-        raise ValueError(
-            f"q {tuple(q.shape)} must have at least one head and one channel"
-        )
+    for name, x in (("q", q), ("v", v)):
+        if x.size(1) == 0 or x.size(2) == 0:
+            raise ValueError(
+                f"{name} {tuple(x.shape)} must have at least one head and one channel"
+            )
     autocast = torch.is_autocast_enabled(q.device.type)
     if not autocast and not q.dtype == k.dtype == v.dtype:
         raise TypeError(
@@ -225,15 +226,15 @@ def _expand_position(position: Tensor, q: Tensor, hierarchy: SignalHierarchy) ->
         raise TypeError(
             f"position must hold floating point numbers, got {position.dtype}"
         )
+    given, nodes, heads = position, hierarchy.num_nodes, q.size(1)
     if position.dim() == 2:
         position = position.unsqueeze(1)
-    nodes, heads = hierarchy.num_nodes, q.size(1)
     fits = position.dim() == 3 and position.size(0) == nodes
     if not fits or position.size(1) not in (1, heads):
         raise ValueError(
             f"position must have shape [num_nodes, channels] = [{nodes}, P] or "
             f"[num_nodes, heads, channels] = [{nodes}, {heads}, P], got "
-            f"{tuple(position.shape)}"
+            f"{tuple(given.shape)}"
         )
     if position.device != q.device:
         raise ValueError(
