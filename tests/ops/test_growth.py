@@ -65,7 +65,7 @@ def test_a_large_family_holds_one_run_of_queries(score_counts, monkeypatch):
     monkeypatch.setattr(family, "_SCORES", 2**14)
     run(SignalHierarchy.from_parents(regular(600, 1)))
     assert sum(score_counts) == 2 * 2 * 600**2
-    assert max(score_counts) <= 2 * 16 * 600
+    assert max(score_counts) <= 2 * 32 * 600  # what a run has at least
 
 
 def test_peak_memory_grows_with_leaves(monkeypatch):
