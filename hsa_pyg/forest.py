@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 
 import torch
@@ -31,6 +32,68 @@ def _first(mask: Tensor) -> int:
     return int(mask.nonzero()[0])
 
 
+def _kind(value: object) -> str:
+    return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
+
+
+def _holds_integers(value: object) -> bool:
+    return isinstance(value, Tensor) and not (
+        value.is_floating_point() or value.is_complex() or value.dtype == torch.bool
+    )
+
+
+def number_nodes(num_nodes_dict: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """First and last + 1 node id of each type, numbered one type after another.
+
+    Raises:
+        TypeError: if a number of nodes is no integer.
+        ValueError: if it is negative.
+    """
+    slices, at = {}, 0
+    for name, given in num_nodes_dict.items():
+        try:
+            number = operator.index(given)
+        except TypeError as error:
+            raise TypeError(
+                f"the number of nodes of type {name!r} must be an integer, got "
+                f"{given!r}"
+            ) from error
+        if number < 0:
+            raise ValueError(
+                f"the number of nodes of type {name!r} must not be negative, got "
+                f"{number}"
+            )
+        slices[name] = (at, at + number)
+        at += number
+    return slices
+
+
+def select_parent_edges(edges: Mapping[EdgeType, Tensor]) -> dict[EdgeType, Tensor]:
+    """The edges from a child to its parent, without those of other relations.
+
+    Raises:
+        TypeError: if an edge type is no triple of names, or parent edges are no tensor
+            of integers.
+    """
+    chosen = {}
+    for kind, edge in edges.items():
+        # A name such as "word__child_of__page" would otherwise pass for some other
+        # relation, and its edges would be lost without a word.
+        if not isinstance(kind, tuple) or len(kind) != 3:
+            raise TypeError(
+                f"an edge type must be a triple (child_type, {CHILD_OF!r}, "
+                f"parent_type), got {kind!r}"
+            )
+        if kind[1] != CHILD_OF:
+            continue
+        if not _holds_integers(edge):
+            raise TypeError(
+                f"edges {kind} must be a tensor that holds integers, got {_kind(edge)}"
+            )
+        chosen[kind] = edge
+    return chosen
+
+
 def check_forest(
     parent: Tensor, leaf_mask: Tensor | None, name: Callable[[int], str]
 ) -> Tensor:
@@ -53,8 +116,10 @@ def check_forest(
     has_child[parent[parent >= 0]] = True
     if leaf_mask is None:
         return ~has_child
-    if leaf_mask.dtype != torch.bool:
-        raise TypeError(f"leaf_mask must hold booleans, got {leaf_mask.dtype}")
+    if not isinstance(leaf_mask, Tensor) or leaf_mask.dtype != torch.bool:
+        raise TypeError(
+            f"leaf_mask must be a tensor of booleans, got {_kind(leaf_mask)}"
+        )
     if leaf_mask.shape != parent.shape or leaf_mask.device != parent.device:
         raise ValueError(
             f"leaf_mask {tuple(leaf_mask.shape)} on {leaf_mask.device} does not match "
@@ -79,7 +144,6 @@ def join_parents(
     """The parent of every node, from edges per type.
 
     Raises:
-        TypeError: if an edge type holds no integers.
         ValueError: for unknown node types, a wrong shape, an index out of range, or a
             node with two parents.
     """
@@ -103,8 +167,8 @@ def join_parents(
             raise ValueError(
                 f"edges {label} must have shape [2, num_edges], got {tuple(edge.shape)}"
             )
-        if edge.is_floating_point():
-            raise TypeError(f"edges {label} must hold integers, got {edge.dtype}")
+        # Narrow types would wrap the numbers of nodes that ids are compared with.
+        edge = edge.long()
         for row, name in ((0, child_type), (1, parent_type)):
             number = slices[name][1] - slices[name][0]
             outside = (edge[row] < 0) | (edge[row] >= number)
@@ -114,7 +178,7 @@ def join_parents(
                     f"edge {column} of {label} names node {int(edge[row, column])} of "
                     f"type {name!r}, which has {number} nodes"
                 )
-        child = edge[0].long() + slices[child_type][0]
+        child = edge[0] + slices[child_type][0]
         taken = parent[child] >= 0
         times = torch.bincount(child, minlength=1)
         taken = taken | (times[child] > 1)
@@ -123,7 +187,7 @@ def join_parents(
                 f"{names(int(child[_first(taken)]))} has more than one parent: the "
                 "parent edges must form trees; keep one of its edges"
             )
-        parent[child] = edge[1].long() + slices[parent_type][0]
+        parent[child] = edge[1] + slices[parent_type][0]
     return parent
 
 
@@ -136,24 +200,26 @@ def join_batches(
     """The sample of every node and the number of samples.
 
     Raises:
-        ValueError: if a type has no entry or one of another length, or if there are
-            more samples than ``num_trees``.
+        TypeError: if an entry is no tensor of integers.
+        ValueError: if a type is unknown, has no entry or one of another shape, if a
+            sample is negative, or if there are more samples than ``num_trees``.
     """
-    parts = []
+    unknown = [name for name in batch_dict if name not in slices]
+    if unknown:
+        raise ValueError(
+            f"batch_dict has an entry for type {unknown[0]!r}, which is not among the "
+            f"node types {list(slices)}"
+        )
+    parts = [parent.new_empty(0)]
     for name, (start, stop) in slices.items():
         part = batch_dict.get(name)
         if part is None and stop > start:
             raise ValueError(
                 f"batch_dict has no entry for the {stop - start} nodes of type {name!r}"
             )
-        if part is not None and part.numel() != stop - start:
-            raise ValueError(
-                f"batch_dict gives {part.numel()} samples for the {stop - start} nodes "
-                f"of type {name!r}"
-            )
         if part is not None:
-            parts.append(part.long().to(parent.device))
-    tree = torch.cat(parts) if parts else parent.new_empty(0)
+            parts.append(_samples(part, stop - start, name).to(parent.device))
+    tree = torch.cat(parts)
     largest = int(tree.max()) + 1 if tree.numel() else 0
     if num_trees is None:
         num_trees = largest
@@ -162,6 +228,29 @@ def join_batches(
             f"batch_dict names sample {largest - 1}, but num_trees is {num_trees}"
         )
     return tree, num_trees
+
+
+def _samples(part: Tensor, number: int, name: str) -> Tensor:
+    """The samples of the nodes of one type, checked."""
+    if not _holds_integers(part):
+        raise TypeError(
+            f"batch_dict must give a tensor of integers for type {name!r}, got "
+            f"{_kind(part)}"
+        )
+    if part.dim() != 1 or part.numel() != number:
+        raise ValueError(
+            f"batch_dict gives {part.numel()} samples of shape {tuple(part.shape)} for "
+            f"the {number} nodes of type {name!r}; give each node one"
+        )
+    part = part.long()
+    negative = part < 0
+    if bool(negative.any()):
+        node = _first(negative)
+        raise ValueError(
+            f"batch_dict puts node {node} of type {name!r} into sample "
+            f"{int(part[node])}; samples are counted from 0"
+        )
+    return part
 
 
 def check_trees(parent: Tensor, tree: Tensor, name: Callable[[int], str]) -> None:

@@ -22,6 +22,8 @@ from hsa_pyg.forest import (
     check_trees,
     join_batches,
     join_parents,
+    number_nodes,
+    select_parent_edges,
 )
 
 __all__ = ["CHILD_OF", "EdgeType", "SignalHierarchy"]
@@ -94,7 +96,10 @@ class SignalHierarchy:
             "SignalHierarchy.from_edge_index(edge_index_dict, num_nodes_dict)"
         )
 
+    # Compiled as ordinary tensors even within torch.inference_mode: a signal keeps its
+    # hierarchy, and autograd cannot save tensors that were made there.
     @classmethod
+    @torch.inference_mode(False)
     def from_parents(
         cls, parent: Tensor, leaf_mask: Tensor | None = None
     ) -> SignalHierarchy:
@@ -127,9 +132,12 @@ class SignalHierarchy:
             or parent.dtype == torch.bool
         ):
             raise TypeError(f"parent must hold integers, got {parent.dtype}")
-        return cls._build(parent.long(), leaf_mask, lambda node: f"node {node}")
+        # A copy, so that what its owner writes to it later does not change the forest.
+        parent = parent.to(torch.long, copy=True)
+        return cls._build(parent, leaf_mask, lambda node: f"node {node}")
 
     @classmethod
+    @torch.inference_mode(False)
     def from_edge_index(
         cls,
         edge_index_dict: Mapping[EdgeType, Tensor],
@@ -151,21 +159,19 @@ class SignalHierarchy:
                 parent type of any edge type.
             batch_dict: sample of every node, [n] per type, as PyG's batches keep it.
                 Types without nodes may be absent.
-            num_trees: number of samples; by default one more than the largest entry.
+            num_trees: number of samples, which only ``batch_dict`` tells apart; by
+                default one more than its largest entry.
 
         Raises:
+            TypeError: for an edge type that is no triple, or edges, samples or numbers
+                of nodes that are no integers.
             ValueError: as :meth:`from_parents`, and for an edge type of unknown node
                 types, an edge out of range, a node with two parents, or an edge
                 between two samples; it names the node's type and index.
         """
-        slices, at = {}, 0
-        for name, number in num_nodes_dict.items():
-            slices[name] = (at, at + int(number))
-            at += int(number)
+        slices = number_nodes(num_nodes_dict)
         names = NodeNames(slices)
-        parent_edges = {
-            kind: edge for kind, edge in edge_index_dict.items() if kind[1] == CHILD_OF
-        }
+        parent_edges = select_parent_edges(edge_index_dict)
         if leaf_types is None:
             inner = {kind[2] for kind in parent_edges}
             leaf_types = [name for name in slices if name not in inner]
@@ -178,6 +184,11 @@ class SignalHierarchy:
                 )
             leaf_mask[slices[name][0] : slices[name][1]] = True
         tree = None
+        if batch_dict is None and num_trees is not None:
+            raise ValueError(
+                f"num_trees={num_trees} needs batch_dict, the sample of every node; "
+                "without it every root is a tree of its own"
+            )
         if batch_dict is not None:
             tree, num_trees = join_batches(batch_dict, slices, parent, num_trees)
         self = cls._build(parent, leaf_mask, names, tree, num_trees)
@@ -274,10 +285,14 @@ class SignalHierarchy:
             Depths in the broadcast shape; -1 where the nodes share no tree.
 
         Raises:
+            TypeError: if an id is no integer.
             IndexError: if an id is negative or not below ``num_nodes``.
         """
         a = torch.as_tensor(i, device=self.device)
         b = torch.as_tensor(j, device=self.device)
+        for ids in (a, b):
+            if ids.is_floating_point() or ids.dtype == torch.bool:
+                raise TypeError(f"node ids must be integers, got {ids.dtype}")
         a, b = (x.clone() for x in torch.broadcast_tensors(a, b))
         for ids in (a, b):
             wrong = ids[(ids < 0) | (ids >= self.num_nodes)]

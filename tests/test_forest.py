@@ -59,7 +59,8 @@ def test_parents_that_are_no_vector_of_integers(parent, error, message):
 @pytest.mark.parametrize(
     ("mask", "error", "message"),
     [
-        (torch.tensor([0, 1, 1]), TypeError, "leaf_mask must hold booleans"),
+        (torch.tensor([0, 1, 1]), TypeError, "tensor of booleans, got torch.int64"),
+        ([False, True, True], TypeError, "tensor of booleans, got list"),
         (torch.ones(2) > 0, ValueError, r"leaf_mask \(2,\).*match parent \(3,\)"),
         (torch.ones(3) > 0, ValueError, "node 0 is a leaf but has a child, node 1"),
         (torch.ones(3, device="meta") > 0, ValueError, "on meta does not match"),
@@ -99,7 +100,21 @@ def test_masks_that_do_not_fit(mask, error, message):
         (
             {WORDS: torch.zeros(2, 1)},
             TypeError,
-            "must hold integers, got torch.float32",
+            r"\('word', 'child_of', 'page'\) must .*integers, got torch.float32",
+        ),
+        ({WORDS: [[0], [0]]}, TypeError, "'page'\\) must be a tensor .*, got list"),
+        ({WORDS: torch.ones(2, 1) > 0}, TypeError, "holds integers, got torch.bool"),
+        (
+            {WORDS: torch.ones(2, 1) * 1j},
+            TypeError,
+            "holds integers, got torch.complex",
+        ),
+        # Not another relation, whose edges would be left out without a word.
+        ({"word__child_of__page": edges((0, 0))}, TypeError, "be a triple .*'word__ch"),
+        (
+            {("word", "page"): edges((0, 0))},
+            TypeError,
+            r"a triple .*\('word', 'page'\)",
         ),
         (
             {("page", "child_of", "page"): edges((0, 1), (1, 0))},
@@ -137,7 +152,13 @@ def test_a_leaf_type_with_children():
     ("batch", "message"),
     [
         ({"word": [0, 0, 0]}, "no entry for the 2 nodes of type 'page'"),
-        ({"word": [0, 0], "page": [0, 0]}, "gives 2 samples for the 3 nodes"),
+        ({"word": [0, 0], "page": [0, 0]}, r"2 samples of shape \(2,\) for the 3 nod"),
+        ({"word": [[0], [0], [0]], "page": [0, 0]}, r"shape \(3, 1\) .*type 'word'"),
+        ({"word": [0, -1, 0], "page": [0, 0]}, "node 1 of type 'word' into sample -1"),
+        (
+            {"word": [0, 0, 0], "page": [0, 0], "pag": [0]},
+            "type 'pag', which is not a",
+        ),
         (
             {"word": [0, 1, 1], "page": [0, 1]},
             "node 1 of type 'word' belongs to sample 1, but its parent, node 0 of type "
@@ -152,3 +173,38 @@ def test_samples_that_do_not_fit_the_forest(batch, message):
         SignalHierarchy.from_edge_index(
             {WORDS: edges((0, 0), (1, 0))}, NODES, batch_dict=batch, num_trees=2
         )
+
+
+@pytest.mark.parametrize("samples", [[0, 0, 0], torch.zeros(3), torch.ones(3) > 0])
+def test_samples_that_are_no_integers(samples):
+    batch = {"word": samples, "page": torch.zeros(2, dtype=torch.long)}
+    with pytest.raises(TypeError, match="tensor of integers for type 'word', got "):
+        SignalHierarchy.from_edge_index({}, NODES, batch_dict=batch)
+
+
+def test_a_number_of_trees_means_nothing_without_the_samples():
+    with pytest.raises(ValueError, match="num_trees=7 needs batch_dict"):
+        SignalHierarchy.from_edge_index({WORDS: edges((0, 0))}, NODES, num_trees=7)
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "message"),
+    [
+        (-1, ValueError, "nodes of type 'page' must not be negative, got -1"),
+        (2.7, TypeError, "nodes of type 'page' must be an integer, got 2.7"),
+        (None, TypeError, "nodes of type 'page' must be an integer, got None"),
+    ],
+)
+def test_numbers_of_nodes_that_are_none(number, error, message):
+    with pytest.raises(error, match=message):
+        SignalHierarchy.from_edge_index({}, {"page": number, "word": 3})
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
+def test_edges_of_a_narrow_type_among_more_nodes_than_it_can_count(dtype):
+    pairs = torch.tensor([[44, 99], [0, 0]], dtype=dtype)
+    hierarchy = SignalHierarchy.from_edge_index(
+        {WORDS: pairs}, {"word": 300, "page": 1}
+    )
+    assert hierarchy.parent[[44, 99]].tolist() == [300, 300]
+    assert hierarchy.leaf_counts[-1] == 2

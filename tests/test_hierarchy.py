@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsa_pyg import SignalHierarchy
+from hsa_pyg import SignalHierarchy, hierarchical_attention
 from tests.forests import childless, forests, parent_vectors, random_parents
 
 # 2 pages of sections of words and images; a third page without anything below.
@@ -71,6 +71,33 @@ def test_a_node_that_does_not_exist_has_no_common_ancestors(wrong):
     hierarchy = SignalHierarchy.from_parents(torch.tensor([-1, 0, 0]))
     with pytest.raises(IndexError, match=f"node {wrong} does not exist.* 0 to 2"):
         hierarchy.lca_depth(1, wrong)
+
+
+@pytest.mark.parametrize("wrong", [1.5, True])
+def test_ancestors_of_what_is_no_node_id(wrong):
+    hierarchy = SignalHierarchy.from_parents(torch.tensor([-1, 0, 0]))
+    with pytest.raises(TypeError, match="node ids must be integers, got torch"):
+        hierarchy.lca_depth(1, wrong)
+
+
+def test_later_writes_to_the_argument_change_nothing():
+    parent = torch.tensor([-1, 0, 0])
+    hierarchy = SignalHierarchy.from_parents(parent)
+    parent[:] = 1
+    assert hierarchy.parent.tolist() == [-1, 0, 0]
+
+
+def test_compiled_in_inference_mode_it_still_serves_training():
+    """A signal keeps its hierarchy, and may first be looked at in an evaluation."""
+    with torch.inference_mode():
+        hierarchies = [
+            SignalHierarchy.from_parents(torch.tensor([-1, 0, 0, 1, 1])),
+            SignalHierarchy.from_edge_index(EDGES, NODES),
+        ]
+    for hierarchy in hierarchies:
+        x = torch.rand(hierarchy.num_leaves, 1, 2, requires_grad=True)
+        hierarchical_attention(x, x, x, hierarchy).sum().backward()
+        assert x.grad.isfinite().all()
 
 
 def test_any_integer_type_and_an_untouched_argument():
