@@ -93,7 +93,8 @@ def run_demo(
         histories[contestant.title] = _read(folder / "history.json")
     console.print(results_table(results))
     plot_curves(histories, out / "curves.png")
-    console.print(f"Training curves: {out / 'curves.png'}")
+    # A path that is broken over two lines cannot be copied.
+    console.print(f"Training curves: {out / 'curves.png'}", soft_wrap=True)
     return results
 
 
