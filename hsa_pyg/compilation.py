@@ -19,6 +19,11 @@ _BUCKET_COST = 128.0
 _PADDED_COST = 1.5
 
 
+#: Rows of zeros behind each tensor of a padded layout. With them none has 0 or 1 rows,
+#: the sizes for which torch.compile would build graphs of their own.
+SPARE_ROWS = 2
+
+
 @dataclass(frozen=True)
 class FamilyLayout:
     r"""The compiled forest: chains spliced out, empty nodes gone, families bucketed.
@@ -65,6 +70,16 @@ class FamilyLayout:
         """Copy the index tensors to page-locked memory."""
         return self._map(lambda x: x.pin_memory())
 
+    def padded(self) -> FamilyLayout:
+        """A copy with :data:`SPARE_ROWS` more rows in each tensor."""
+        rows = (getattr(self, field.name) for field in fields(self))
+        return FamilyLayout(*(with_spare_rows(x) for x in rows))
+
+    def trimmed(self) -> FamilyLayout:
+        """Views of a padded layout without its spare rows."""
+        rows = (getattr(self, field.name) for field in fields(self))
+        return FamilyLayout(*(x[:-SPARE_ROWS] for x in rows))
+
     def _map(self, function) -> FamilyLayout:  # type: ignore[no-untyped-def]
         stay = ("level_ptr", "buckets")
         moved = {
@@ -81,6 +96,11 @@ class FamilyLayout:
 #: ``bucket_family``; first member if the members are consecutive and unpadded, else -1;
 #: 1 if some family is padded.
 BUCKET_FIELDS = ("mixed", "width", "families", "member", "family", "start", "padded")
+
+
+def with_spare_rows(x: Tensor, number: int = SPARE_ROWS) -> Tensor:
+    """``x`` with rows of zeros at its end."""
+    return torch.cat([x, x.new_zeros(number, *x.shape[1:])])
 
 
 def follow(pointer: Tensor, moving: Tensor) -> Tensor:

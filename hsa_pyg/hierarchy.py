@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,7 +68,8 @@ class SignalHierarchy:
         leaf_tree: [N] tree of every leaf row, between 0 and ``num_trees`` - 1.
         node_slices: first and last + 1 node id of each node type, if there are types.
         leaf_slices: first and last + 1 leaf row of each leaf type, if there are types.
-        layout: the :class:`~hsa_pyg.compilation.FamilyLayout` that the passes run on.
+        padded_layout: the :class:`~hsa_pyg.compilation.FamilyLayout` that the passes
+            run on, each tensor with some more rows.
     """
 
     num_nodes: int
@@ -86,7 +88,7 @@ class SignalHierarchy:
     leaf_tree: Tensor
     node_slices: dict[str, tuple[int, int]]
     leaf_slices: dict[str, tuple[int, int]]
-    layout: FamilyLayout
+    padded_layout: FamilyLayout
 
     _tensors = ("leaves", "roots", "parent", "depth", "leaf_counts", "leaf_tree")
 
@@ -243,8 +245,15 @@ class SignalHierarchy:
             self.num_trees = int(num_trees or 0)
         self.node_slices, self.leaf_slices = {}, {}
         row = is_leaf.cumsum(0) - 1
-        self.layout = compile_layout(parent, is_leaf, depth, count, row)
+        layout = compile_layout(parent, is_leaf, depth, count, row)
+        self.padded_layout = layout.padded()
+        self._mark_dynamic()
         return self
+
+    @property
+    def layout(self) -> FamilyLayout:
+        """The :class:`~hsa_pyg.compilation.FamilyLayout` that the passes run on."""
+        return self.padded_layout.trimmed()
 
     @property
     def device(self) -> torch.device:
@@ -259,13 +268,15 @@ class SignalHierarchy:
         if target == self.device:
             return self
         moved = self._map(lambda x: x.to(target, non_blocking=non_blocking))
-        moved.layout = self.layout.to(target, non_blocking)
+        moved.padded_layout = self.padded_layout.to(target, non_blocking)
+        moved._mark_dynamic()
         return moved
 
     def pin_memory(self) -> SignalHierarchy:
         """A copy in page-locked memory, from where ``.to("cuda")`` does not wait."""
         pinned = self._map(lambda x: x.pin_memory())
-        pinned.layout = self.layout.pin_memory()
+        pinned.padded_layout = self.padded_layout.pin_memory()
+        pinned._mark_dynamic()
         return pinned
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> SignalHierarchy:
@@ -273,6 +284,20 @@ class SignalHierarchy:
         for name in self._tensors:
             setattr(other, name, function(getattr(self, name)))
         return other
+
+    def _mark_dynamic(self) -> None:
+        """Tell torch.compile that all sizes vary, before it has seen them vary.
+
+        It would take each size for a constant until a batch comes that has another.
+        """
+        if not torch.compiler.is_compiling():
+            own = [getattr(self, name) for name in self._tensors]
+            for x in (*own, *vars(self.padded_layout).values()):
+                torch._dynamo.maybe_mark_dynamic(x, 0)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._mark_dynamic()
 
     def lca_depth(self, i: Tensor | int, j: Tensor | int) -> Tensor:
         """Depth of the lowest common ancestor of nodes ``i`` and ``j``.

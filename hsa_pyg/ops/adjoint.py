@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hsa_pyg.compilation import FamilyLayout
+from hsa_pyg.compilation import FamilyLayout, with_spare_rows
 from hsa_pyg.ops import levels
 from hsa_pyg.ops.family import Tile
 from hsa_pyg.ops.passes import (
@@ -21,7 +21,6 @@ from hsa_pyg.ops.passes import (
     parts_of,
     root_leaves,
     row_chunks,
-    with_spare_row,
 )
 
 
@@ -45,6 +44,7 @@ def backward(
     grad_phi: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of q, k, v and position; of y and phi, [N, H, W] and [M, H]."""
+    saved = saved.trimmed()
     layout, dtype = call.layout, saved.mean.dtype
     count, leaves = layout.internal_node.numel(), q.size(0)
     rows = saved.gain.new_zeros(count + leaves + 1, q.size(1))
@@ -142,10 +142,10 @@ def _mixed_families(
     ``joined`` [X, H, 2 D + W] holds q, k, v of the leaves of mixed families.
     """
     dtype, (entities, heads) = joined.dtype, tree.gain.shape
-    entity = with_spare_row(torch.cat([saved.mean, joined]))
+    entity = with_spare_rows(torch.cat([saved.mean, joined]), 1)
     grad_entity = torch.zeros_like(entity)
-    grad_brought = with_spare_row(tree.brought)
-    grad_mass = with_spare_row(tree.mass[..., None])
+    grad_brought = with_spare_rows(tree.brought, 1)
+    grad_mass = with_spare_rows(tree.mass[..., None], 1)
     attention = call.family_attention(True, dtype)
     grad_eps = None
     if attention.eps is not None:
@@ -182,7 +182,7 @@ def _leaf_only_families(
     attention = call.family_attention(False, dtype)
     grad_eps = None
     if attention.eps is not None:
-        grad_eps = with_spare_row(torch.zeros_like(attention.eps, dtype=dtype))
+        grad_eps = with_spare_rows(torch.zeros_like(attention.eps, dtype=dtype), 1)
     held = (q, k, v, saved.leaf_mass, saved.leaf_context)
     for tile in attention.tiles(leaves, heads, saved.mean.size(2)):
         own = [tile.load(x, dtype) for x in held]

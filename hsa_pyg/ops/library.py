@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hsa_pyg.compilation import FamilyLayout
+from hsa_pyg.compilation import SPARE_ROWS, FamilyLayout
 from hsa_pyg.hierarchy import SignalHierarchy
 from hsa_pyg.ops import adjoint, passes
 
@@ -22,7 +22,7 @@ _SAVED_FIELDS = tuple(field.name for field in fields(passes.Saved))
 
 def flatten(hierarchy: SignalHierarchy) -> list[Tensor]:
     """The tensors of a compiled hierarchy, as the operators take them."""
-    layout = [getattr(hierarchy.layout, name) for name in _LAYOUT_FIELDS]
+    layout = [getattr(hierarchy.padded_layout, name) for name in _LAYOUT_FIELDS]
     return [hierarchy.leaves, *layout]
 
 
@@ -41,7 +41,7 @@ def _call(
     dropout: float,
 ) -> passes.AttentionCall:
     return passes.AttentionCall(
-        layout=FamilyLayout(*hierarchy[1:]),
+        layout=FamilyLayout(*hierarchy[1:]).trimmed(),
         leaves=hierarchy[0],
         position=position,
         scale=scale,
@@ -97,9 +97,10 @@ def _(
 ) -> Any:
     layout, dtype = FamilyLayout(*hierarchy[1:]), compute_dtype(q, k, v)
     (rows, heads, width), value = q.shape, v.size(2)
+    # With their spare rows, like the tensors of Saved.
     inner = layout.internal_node.size(0)
     entities = layout.entity_node.size(0)
-    nodes = layout.node_energy.size(0) if energy else 0
+    nodes = layout.node_energy.size(0) - SPARE_ROWS if energy else 0
     y, phi = v.new_empty(rows, heads, value), q.new_empty(nodes, heads, dtype=dtype)
     if not keep:
         return (y, phi, *(y.new_empty(0) for _ in _SAVED_FIELDS))

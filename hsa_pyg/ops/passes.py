@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hsa_pyg.compilation import FamilyLayout
+from hsa_pyg.compilation import SPARE_ROWS, FamilyLayout, with_spare_rows
 from hsa_pyg.ops import levels
 from hsa_pyg.ops.family import FamilyAttention
 
@@ -80,15 +80,31 @@ class AttentionCall:
 
 @dataclass(frozen=True)
 class Saved:
-    """What the forward pass leaves for the backward pass: linear in the leaves."""
+    """What the forward pass leaves for the backward pass: linear in the leaves.
 
-    mean: Tensor  #: [F, H, 2 D + W] mean q, k, v of the internal nodes
+    Like the operator's inputs, what is not as long as the leaves has S =
+    :data:`~hsa_pyg.compilation.SPARE_ROWS` more rows than it needs.
+    """
+
+    mean: Tensor  #: [F + S, H, 2 D + W] mean q, k, v of the internal nodes
     leaf_mass: Tensor  #: [N + 1, H, 1] log-sum-exp in leaf-only families
     leaf_context: Tensor  #: [N + 1, H, W] what each leaf gets within its family
-    mass: Tensor  #: [E + 1, H] L
-    brought: Tensor  #: [E + 1, H, W] m
-    gain: Tensor  #: [E, H] -phi
-    log_weight: Tensor  #: [F, H] log w
+    mass: Tensor  #: [E + 1 + S, H] L
+    brought: Tensor  #: [E + 1 + S, H, W] m
+    gain: Tensor  #: [E + S, H] -phi
+    log_weight: Tensor  #: [F + S, H] log w
+
+    def trimmed(self) -> Saved:
+        """Views without the spare rows."""
+        return Saved(
+            self.mean[:-SPARE_ROWS],
+            self.leaf_mass,
+            self.leaf_context,
+            self.mass[:-SPARE_ROWS],
+            self.brought[:-SPARE_ROWS],
+            self.gain[:-SPARE_ROWS],
+            self.log_weight[:-SPARE_ROWS],
+        )
 
 
 def forward(
@@ -106,8 +122,10 @@ def forward(
     layout = call.layout
     count, leaves, heads = layout.internal_node.numel(), q.size(0), q.size(1)
     channels = 2 * q.size(2) + v.size(2)
-    mean = q.new_zeros(count, heads, channels, dtype=dtype)
-    gain = q.new_zeros(layout.entity_node.numel() - 1, heads, dtype=dtype)
+    entities = layout.entity_node.numel() - 1
+    held_mean = q.new_zeros(count + SPARE_ROWS, heads, channels, dtype=dtype)
+    held_gain = q.new_zeros(entities + SPARE_ROWS, heads, dtype=dtype)
+    mean, gain = held_mean[:count], held_gain[:entities]
     leaf_mass = q.new_zeros(leaves + 1, heads, 1, dtype=dtype)
     leaf_context = v.new_empty(leaves + 1, heads, v.size(2), dtype=dtype)
     leaf_context[leaves] = 0  # not written unless a bucket is padded
@@ -126,10 +144,11 @@ def forward(
     mean /= layout.internal_count.to(dtype)[:, None, None]
 
     entity = torch.cat([mean, joined, joined.new_zeros(1, heads, channels)])
-    mass = gain.new_zeros(gain.size(0) + 1, heads, 1)
-    brought = gain.new_zeros(gain.size(0) + 1, heads, v.size(2))
+    held_mass = gain.new_zeros(entities + 1 + SPARE_ROWS, heads, 1)
+    held_brought = gain.new_zeros(entities + 1 + SPARE_ROWS, heads, v.size(2))
+    mass, brought = held_mass[: entities + 1], held_brought[: entities + 1]
     attention = call.family_attention(True, dtype)
-    for tile in attention.tiles(gain.size(0), heads, channels):
+    for tile in attention.tiles(entities, heads, channels):
         own = [tile.load(x, dtype) for x in parts_of(entity, q.size(2))]
         context, log_sum = attention.forward(tile, *own)
         tile.store(brought, context)
@@ -151,15 +170,22 @@ def forward(
     leaf_context[layout.root_leaf] = root_leaves(call, v[layout.root_leaf].to(dtype))
     in_place = not keep and v.dtype == dtype
     y = leaf_context[:-1] if in_place else torch.empty_like(v).contiguous()
-    weight = with_spare_row(log_weight).exp()[..., None]  # 1 for what has no parent
-    context = with_spare_row(context)
+    weight = with_spare_rows(log_weight, 1).exp()[..., None]  # 1 for what has no parent
+    context = with_spare_rows(context, 1)
     for rows in row_chunks(leaves, heads * v.size(2), y.is_cuda):
         parent = layout.leaf_parent[rows]
         outer = context.index_select(0, parent)
         outer.addcmul_(weight.index_select(0, parent), leaf_context[rows])
         y[rows] = outer
-    saved = Saved(mean, leaf_mass, leaf_context, mass, brought, gain, log_weight)
-    return y, saved
+    return y, Saved(
+        held_mean,
+        leaf_mass,
+        leaf_context,
+        held_mass.squeeze(-1),
+        held_brought,
+        held_gain,
+        with_spare_rows(log_weight),
+    )
 
 
 def energies(call: AttentionCall, q: Tensor, k: Tensor, saved: Saved) -> Tensor:
@@ -180,11 +206,6 @@ def row_chunks(rows: int, channels: int, is_cuda: bool) -> list[slice]:
 def parts_of(x: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """q, k and v of rows that hold them side by side."""
     return x[..., :width], x[..., width : 2 * width], x[..., 2 * width :]
-
-
-def with_spare_row(x: Tensor) -> Tensor:
-    """``x`` with one more row of zeros, for padding."""
-    return torch.cat([x, x.new_zeros(1, *x.shape[1:])])
 
 
 def root_leaves(call: AttentionCall, value: Tensor) -> Tensor:
