@@ -121,6 +121,8 @@ class HSAConv(MessagePassing):
         query_residual: bool = False,
         backend: str = "auto",
     ) -> None:
+        if out_channels < 1:
+            raise ValueError(f"'out_channels' must be at least 1, got {out_channels}")
         if heads < 1 or (concat and out_channels % heads != 0):
             raise ValueError(
                 f"'out_channels' (got {out_channels}) must be divisible by the number "

@@ -29,6 +29,9 @@ class LeafProjection(torch.nn.Module):
     Shapes:
         - **input:** :math:`(N, F_{in})` or a dictionary of :math:`(n, F_{in})`
         - **output:** :math:`(N, F_{out})`
+
+    Raises:
+        ValueError: if a size is neither positive nor -1.
     """
 
     def __init__(
@@ -40,7 +43,12 @@ class LeafProjection(torch.nn.Module):
         super().__init__()
         self.out_channels = out_channels
 
-        def linear(size: int) -> Linear:
+        def linear(size: int, of: str = "") -> Linear:
+            if size < 1 and size != -1:
+                raise ValueError(
+                    f"'in_channels'{of} must be at least 1, or -1 to derive it from "
+                    f"the first input, got {size}"
+                )
             return Linear(
                 size,
                 out_channels,
@@ -54,7 +62,9 @@ class LeafProjection(torch.nn.Module):
         if isinstance(in_channels, int):
             self.shared = linear(in_channels)
         else:
-            self.by_type = ModuleDict({k: linear(n) for k, n in in_channels.items()})
+            self.by_type = ModuleDict(
+                {k: linear(n, f" of leaf type {k!r}") for k, n in in_channels.items()}
+            )
 
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module."""

@@ -378,11 +378,28 @@ def test_to_hetero_and_tracing_are_refused(edges):
         ),
         ({"out_channels": 8, "heads": 0}, "divisible by the number of heads"),
         ({"out_channels": 8, "dropout": 1.5}, r"'dropout' must lie in \[0, 1\]"),
+        ({"out_channels": 0}, "'out_channels' must be at least 1, got 0"),
+        (
+            {"out_channels": 8, "in_channels": 0},
+            "'in_channels' must be at least 1, or -1 .* first input, got 0",
+        ),
+        (
+            {"out_channels": 8, "in_channels": {"word": 4, "image": -2}},
+            r"'in_channels' of leaf type 'image' must be .* got -2",
+        ),
+        (
+            {"out_channels": 8, "position_dim": 0},
+            "'position_dim' must be at least 1, got 0",
+        ),
+        (
+            {"out_channels": 8, "position_dim": 3, "num_domains": 0},
+            "'num_domains' must be at least 1, got 0",
+        ),
     ],
 )
 def test_wrong_arguments(options, message):
     with pytest.raises(ValueError, match=message):
-        HSAConv(4, **options)
+        HSAConv(**{"in_channels": 4, **options})
 
 
 def test_wrong_inputs(deep, edges):

@@ -23,12 +23,18 @@ class DomainLinear(torch.nn.Module):
     Shapes:
         - **input:** positions :math:`(M, P)`, domain ids :math:`(M)`
         - **output:** :math:`(M, H, D)`
+
+    Raises:
+        ValueError: if there is no channel or no domain.
     """
 
     def __init__(
         self, in_channels: int, heads: int, head_channels: int, num_domains: int = 1
     ) -> None:
         super().__init__()
+        for name, size in (("position_dim", in_channels), ("num_domains", num_domains)):
+            if size < 1:
+                raise ValueError(f"'{name}' must be at least 1, got {size}")
         self.in_channels = in_channels
         self.heads = heads
         self.head_channels = head_channels
