@@ -33,7 +33,16 @@ class SignalCollater(Collater):
         self.schema = schema
 
     def __call__(self, batch: Sequence[Any]) -> Any:
-        """The batch of some samples: signals, or anything that PyG's loader takes."""
+        """The batch of some samples: signals, or anything that PyG's loader takes.
+
+        Raises:
+            ValueError: if there is no sample, or signals cannot agree.
+        """
+        if len(batch) == 0:
+            raise ValueError(
+                "there is no sample to make a batch of; the batch sampler must give "
+                "every batch at least one index"
+            )
         if not isinstance(batch[0], NestedSignal):
             return super().__call__(batch)
         if self.schema is None:

@@ -131,6 +131,12 @@ def test_signals_may_come_with_other_things(pages):
     assert weight.tolist() == [0.5] * 4
 
 
+def test_a_batch_of_no_samples_is_named(pages):
+    loader = DataLoader(pages, batch_sampler=[[0, 1], []])
+    with pytest.raises(ValueError, match=r"no sample.*every batch at least one index"):
+        list(loader)
+
+
 def test_other_samples_are_batched_as_by_pyg():
     assert next(iter(DataLoader([1, 2], batch_size=2))).tolist() == [1, 2]
 
