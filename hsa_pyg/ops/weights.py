@@ -51,7 +51,11 @@ def family_weights(
         self_attention: whether a leaf attends to itself.
         position: positional embeddings, [M, 1 or H, P], or None.
         scale: the factor c of the scores.
+
+    Raises:
+        ValueError: for rows or shapes that do not fit.
     """
+    _check(q, k, hierarchy, position)
     layout = hierarchy.layout
     inner = layout.internal_node.numel()
     parent, node, target, source = _pairs(hierarchy)
@@ -102,6 +106,31 @@ def family_weights(
     alone = (parent[inner:] < 0)[:, None]
     own_weight = torch.where(alone, float(self_attention), own_weight)
     return FamilyWeights(torch.stack([node[source], node[target]]), pair, own_weight)
+
+
+def _check(
+    q: Tensor, k: Tensor, hierarchy: SignalHierarchy, position: Tensor | None
+) -> None:
+    if q.dim() != 3 or q.shape != k.shape:
+        raise ValueError(
+            f"q {tuple(q.shape)} and k {tuple(k.shape)} must have the same shape "
+            "[num_leaves, heads, channels]"
+        )
+    nodes, leaves, heads = hierarchy.num_nodes, hierarchy.num_leaves, q.size(1)
+    if q.size(0) != leaves:
+        raise ValueError(
+            f"q has {q.size(0)} rows, but the hierarchy has {leaves} leaves; give one "
+            "row per leaf, in the order of hierarchy.leaves"
+        )
+    if position is not None and (
+        position.dim() != 3
+        or position.size(0) != nodes
+        or position.size(1) not in (1, heads)
+    ):
+        raise ValueError(
+            f"position must have shape [{nodes}, 1 or {heads}, P], got "
+            f"{tuple(position.shape)}"
+        )
 
 
 def _pairs(hierarchy: SignalHierarchy) -> tuple[Tensor, Tensor, Tensor, Tensor]:

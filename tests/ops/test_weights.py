@@ -58,3 +58,26 @@ def test_gradients_of_weights():
         return weights.pair_weight, weights.self_weight
 
     assert torch.autograd.gradcheck(function, (q, k, position), fast_mode=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda q, k, eps: (q[:3], k[:3], eps), "q has 3 rows, .* has 5 leaves"),
+        (
+            lambda q, k, eps: (q, k[:, :1], eps),
+            r"q \(5, 2, 3\) and k \(5, 1, 3\) must have the same shape",
+        ),
+        (
+            lambda q, k, eps: (q, k, eps[:, 0]),
+            r"position must have shape \[8, 1 or 2, P\], got \(8, 2\)",
+        ),
+        (lambda q, k, eps: (q, k, eps[1:]), r"\[8, 1 or 2, P\], got \(7, 2, 2\)"),
+    ],
+)
+def test_shapes_that_do_not_fit(change, message):
+    hierarchy = SignalHierarchy.from_parents(torch.tensor([-1, 0, 0, 1, 1, 2, 2, 0]))
+    q, k, _ = inputs(hierarchy)
+    q, k, position = change(q, k, positions(hierarchy, 2))
+    with pytest.raises(ValueError, match=message):
+        family_weights(q, k, hierarchy, position=position)
