@@ -113,9 +113,11 @@ def hierarchical_attention(
 
     Raises:
         TypeError: for an argument that is no tensor of floating point numbers, for
-            mixed dtypes, or a ``hierarchy`` that is none.
+            mixed dtypes, a ``hierarchy`` that is none, or a ``scale`` or ``dropout``
+            that is no number.
         ValueError: for shapes, devices, a dropout or a backend that do not fit.
-        NotImplementedError: for ``top_k``, ``tie_queries=False`` and ``causal=True``.
+        NotImplementedError: for ``top_k``, ``tie_queries=False`` and ``causal=True``,
+            and for forward-mode differentiation by the backend ``"torch"``.
 
     Example:
         >>> import torch
@@ -126,7 +128,8 @@ def hierarchical_attention(
         torch.Size([3, 8, 16])
     """
     _refuse_later_forms(top_k, tie_queries, causal)
-    _check_inputs(q, k, v, hierarchy, dropout)
+    _check_inputs(q, k, v, hierarchy)
+    _check_numbers(scale, dropout)
     if torch.is_autocast_enabled(q.device.type) and q.dtype != torch.float64:
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
@@ -166,9 +169,22 @@ def _refuse_later_forms(top_k: int | None, tie_queries: bool, causal: bool) -> N
         )
 
 
-def _check_inputs(
-    q: Tensor, k: Tensor, v: Tensor, hierarchy: SignalHierarchy, dropout: float
-) -> None:
+def _check_numbers(scale: float | None, dropout: float) -> None:
+    if isinstance(scale, Tensor):
+        # Taken as a number it would never receive its gradient.
+        raise TypeError(
+            f"scale must be a number, got a tensor of shape {tuple(scale.shape)}; a "
+            "scale that is learned multiplies q: pass q * scale and scale=1.0"
+        )
+    for name, value in (("scale", scale), ("dropout", dropout)):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number and not (name == "scale" and value is None):
+            raise TypeError(f"{name} must be a number, got {value!r}")
+    if not 0.0 <= dropout <= 1.0:
+        raise ValueError(f"dropout must lie between 0 and 1, got {dropout}")
+
+
+def _check_inputs(q: Tensor, k: Tensor, v: Tensor, hierarchy: SignalHierarchy) -> None:
     if not isinstance(hierarchy, SignalHierarchy):
         raise TypeError(
             f"hierarchy must be a SignalHierarchy, got {type(hierarchy).__name__}; "
@@ -214,8 +230,6 @@ def _check_inputs(
             f"q ({q.dtype}), k ({k.dtype}) and v ({v.dtype}) must have the same dtype; "
             "convert them with .to(dtype) or run under torch.autocast"
         )
-    if not 0.0 <= dropout <= 1.0:
-        raise ValueError(f"dropout must lie between 0 and 1, got {dropout}")
 
 
 def _expand_position(position: Tensor, q: Tensor, hierarchy: SignalHierarchy) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from hsa_pyg.hierarchy import SignalHierarchy
 from hsa_pyg.ops.library import attention_forward, compute_dtype, flatten
@@ -51,6 +52,16 @@ def choose_backend(backend: str) -> str:
 def _needs_gradient(*inputs: Tensor | None) -> bool:
     wanted = any(x is not None and x.requires_grad for x in inputs)
     return wanted and torch.is_grad_enabled()
+
+
+def _refuse_tangents(*inputs: Tensor | None) -> None:
+    """A custom operator would give a tangent of zero without a word."""
+    for x in inputs:
+        if x is not None and forward_ad.unpack_dual(x).tangent is not None:
+            raise NotImplementedError(
+                "backend 'torch' has no forward-mode derivative (torch.func.jvp, "
+                "torch.autograd.forward_ad); use backend='reference', or reverse mode"
+            )
 
 
 def hierarchical_attention(
@@ -101,6 +112,8 @@ def hierarchical_attention(
             dropout=dropout,
         )
         return y.to(v.dtype), phi if energy else None
+    if not torch.compiler.is_compiling():
+        _refuse_tangents(q, k, v, position)
     # Drawn on the CPU, so that reading it never waits for an accelerator.
     seed = torch.zeros((), dtype=torch.long)
     if dropout > 0:

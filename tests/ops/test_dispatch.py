@@ -46,3 +46,21 @@ def test_every_available_backend_runs(call):
     assert {"reference", "torch"} <= set(available_backends())
     for backend in available_backends():
         assert torch.allclose(call(backend=backend), expected)
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_forward_mode_is_refused_rather_than_a_tangent_of_zero(which):
+    hierarchy = SignalHierarchy.from_parents(star(3))
+    tensors = list(inputs(hierarchy))
+
+    def attend(x, backend):
+        given = [*tensors[:which], x, *tensors[which + 1 :]]
+        return hierarchical_attention(*given, hierarchy, backend=backend)
+
+    direction = (torch.randn_like(tensors[which]),)
+    _, tangent = torch.func.jvp(
+        lambda x: attend(x, "reference"), (tensors[which],), direction
+    )
+    assert tangent.abs().sum() > 0
+    with pytest.raises(NotImplementedError, match="use backend='reference'"):
+        torch.func.jvp(lambda x: attend(x, "torch"), (tensors[which],), direction)
