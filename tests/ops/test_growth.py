@@ -5,7 +5,7 @@ import torch
 
 from hsa_pyg import SignalHierarchy, hierarchical_attention
 from hsa_pyg.ops import family
-from tests.forests import inputs, regular
+from tests.forests import inputs, regular, side_by_side
 
 
 def run(hierarchy):
@@ -76,3 +76,25 @@ def test_peak_memory_grows_with_leaves(monkeypatch):
     # 16 times the leaves: all pairs would take 256 times the memory.
     assert more < 17 * peak
     assert more < large.num_leaves**2  # a byte a pair
+
+
+def number_of_operations(function, *arguments):
+    """Calls of PyTorch's operators, those inside of ours included."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as p:
+        function(*arguments)
+    return sum(event.count for event in p.key_averages() if "::" in event.key)
+
+
+def test_a_batch_takes_as_many_operations_as_one_tree():
+    """One pass per level over all trees: the tensors grow, hardly anything else."""
+    tree = torch.tensor([-1, 0, 0, 0, 1, 1, 1, 2, 2, 6, 6])
+    trees, _ = side_by_side(*[tree] * 64)
+    run(SignalHierarchy.from_parents(tree))  # what is set up once
+    for function in (SignalHierarchy.from_parents, run):
+        given = [tree, trees]
+        if function is run:
+            given = [SignalHierarchy.from_parents(parent) for parent in given]
+        one, many = (number_of_operations(function, x) for x in given)
+        assert one > 100
+        # Members out of order take a gather more; paths are doubled more often.
+        assert many < 1.25 * one
