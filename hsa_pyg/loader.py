@@ -36,6 +36,7 @@ class SignalCollater(Collater):
         """The batch of some samples: signals, or anything that PyG's loader takes.
 
         Raises:
+            TypeError: if only some samples are signals.
             ValueError: if there is no sample, or signals cannot agree.
         """
         if len(batch) == 0:
@@ -43,7 +44,8 @@ class SignalCollater(Collater):
                 "there is no sample to make a batch of; the batch sampler must give "
                 "every batch at least one index"
             )
-        if not isinstance(batch[0], NestedSignal):
+        # One signal is enough: among other graphs PyG would lose what only it has.
+        if not any(isinstance(sample, NestedSignal) for sample in batch):
             return super().__call__(batch)
         if self.schema is None:
             signals = unify(batch)

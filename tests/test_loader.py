@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric.data import HeteroData
 
 from hsa_pyg.data import Feature, NestedSignal, Schema, unify
 from hsa_pyg.datasets.fake import FakeNestedDataset
@@ -135,6 +136,15 @@ def test_a_batch_of_no_samples_is_named(pages):
     loader = DataLoader(pages, batch_sampler=[[0, 1], []])
     with pytest.raises(ValueError, match=r"no sample.*every batch at least one index"):
         list(loader)
+
+
+@pytest.mark.parametrize("signal_first", [True, False])
+def test_a_signal_among_other_graphs_is_refused_in_any_order(pages, signal_first):
+    graph = HeteroData.from_dict(pages[0].to_dict())
+    mixed = [pages[1], graph] if signal_first else [graph, pages[1]]
+    number = int(signal_first)
+    with pytest.raises(TypeError, match=f"sample {number} is a HeteroData, no Nested"):
+        list(DataLoader(mixed, batch_size=2))
 
 
 def test_other_samples_are_batched_as_by_pyg():

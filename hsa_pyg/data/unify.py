@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+
+from torch_geometric.data import HeteroData
 
 from hsa_pyg.data.completion import complete
 from hsa_pyg.data.schema import Schema, SchemaUnion
@@ -18,6 +20,11 @@ def union_schema(signals: Iterable[NestedSignal]) -> Schema:
             only some have an attribute of the whole sample, or if nothing tells the
             number of nodes of a type. It names sample, type, attribute and remedy.
     """
+    if isinstance(signals, HeteroData):
+        raise TypeError(
+            f"a list of signals is wanted, got a {type(signals).__name__}; put it into "
+            "a list, or take a batch apart by to_data_list()"
+        )
     union = SchemaUnion()
     graphs = []
     for number, signal in enumerate(signals):
@@ -41,7 +48,7 @@ def union_schema(signals: Iterable[NestedSignal]) -> Schema:
     return schema
 
 
-def unify(signals: Sequence[NestedSignal]) -> list[NestedSignal]:
+def unify(signals: Iterable[NestedSignal]) -> list[NestedSignal]:
     """Give all signals the same types and attributes, empty where they have none.
 
     PyG then batches and stores them right in any order. Tensors are shared with the
@@ -73,6 +80,8 @@ def unify(signals: Sequence[NestedSignal]) -> list[NestedSignal]:
         >>> unify([text, picture])[0]["patch"].x.shape
         torch.Size([0, 16])
     """
+    if not isinstance(signals, HeteroData):
+        signals = list(signals)  # An iterator would be used up by its schema.
     schema = union_schema(signals)
     return [
         complete(signal, schema, f"sample {number}")

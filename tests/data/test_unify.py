@@ -115,3 +115,14 @@ def test_a_python_object_per_type_has_no_empty_form(make_page):
 def test_a_plain_hetero_data_is_refused_with_the_way_to_convert_it(make_page):
     with pytest.raises(TypeError, match=r"sample 1 is a HeteroData.*from_dict"):
         unify([make_page(words=1), HeteroData()])
+
+
+def test_signals_may_come_from_a_generator(make_page):
+    pages = [make_page(words=2), make_page(pictures=1)]
+    unified = unify(page for page in pages)
+    assert [page["picture"].num_nodes for page in unified] == [0, 1]
+
+
+def test_one_signal_is_no_list_of_signals(make_page):
+    with pytest.raises(TypeError, match="got a NestedSignal; put it into a list"):
+        unify(make_page(words=2))
