@@ -254,7 +254,8 @@ class NestedSignal(HeteroData):
                     f"type {kind!r} has neither 'x' nor 'num_nodes', so its number of "
                     f"nodes is unknown; set signal[{kind!r}].num_nodes"
                 )
-            sizes.append((kind, int(store.num_nodes)))
+            number = store.num_nodes
+            sizes.append((kind, int(number) if isinstance(number, Tensor) else number))
         samples: dict[str, Tensor] = {}
         num_trees = None
         if isinstance(self, Batch):

@@ -74,7 +74,18 @@ def _mangled(name: str, in_batch: bool) -> str | None:
 
 def _attribute_problems(signal: NestedSignal) -> Iterator[str]:
     for kind, store in signal.node_items():
+        for name in ("x", "pos", "batch"):
+            # PyG could not count the nodes.
+            if isinstance(store.get(name), Tensor) and store[name].dim() == 0:
+                yield (
+                    f"{name!r} of type {kind!r} must have a row per node, got a scalar"
+                )
         number = int(store.num_nodes)
+        if number < 0 or number != store.num_nodes:
+            yield (
+                f"num_nodes of type {kind!r} must be an integer that is not negative, "
+                f"got {store.num_nodes}"
+            )
         for name in ("x", "pos", "key"):
             value = store.get(name)
             if value is None:
@@ -101,6 +112,22 @@ def _attribute_problems(signal: NestedSignal) -> Iterator[str]:
             yield (
                 f"'key' of type {kind!r} must hold int64 key ids in the shape "
                 f"[{number}], got {_shape(key)}"
+            )
+        yield from _value_problems(kind, pos, key)
+
+
+def _value_problems(kind: str, pos: Any, key: Any) -> Iterator[str]:
+    wrong = []
+    if isinstance(pos, Tensor):
+        wrong.append(("pos", pos, ~pos.isfinite().all(dim=-1), "be finite"))
+    if isinstance(key, Tensor):
+        wrong.append(("key", key, key < 0, "not be negative"))
+    for name, value, where, rule in wrong:
+        if bool(where.any()):
+            node = int(where.nonzero()[0])
+            yield (
+                f"{name!r} of node {node} of type {kind!r} must {rule}, got "
+                f"{value[node].tolist()}"
             )
 
 

@@ -86,6 +86,26 @@ def _pos_integers(signal):
     signal["word"].pos = torch.arange(3).view(-1, 1)
 
 
+def _pos_not_finite(signal):
+    signal["word"].pos = torch.tensor([[0.0], [float("nan")], [2.0]])
+
+
+def _negative_key(signal):
+    signal["word"].key = torch.tensor([0, 1, -1])
+
+
+def _half_a_node(signal):
+    signal["page"].num_nodes = 2.5
+
+
+def _less_than_no_node(signal):
+    signal["page"].num_nodes = -1
+
+
+def _scalar_features(signal):
+    signal["word"].x = torch.tensor(1.0)
+
+
 def _key_dtype(signal):
     signal["word"].key = torch.rand(3)
 
@@ -137,6 +157,14 @@ def _two_devices(signal):
         (_pos_rows, "'pos' of type 'word' has 2 rows for 3 nodes"),
         (_pos_width, r"'pos' of type 'word' must hold floats.*float32 \[3, 3\]"),
         (_pos_integers, r"'pos' of type 'word' must hold floats.*int64 \[3, 1\]"),
+        (
+            _pos_not_finite,
+            r"'pos' of node 1 of type 'word' must be finite, got \[nan\]",
+        ),
+        (_negative_key, "'key' of node 2 of type 'word' must not be negative, got -1"),
+        (_half_a_node, "num_nodes of type 'page' must be an integer.*, got 2.5"),
+        (_less_than_no_node, "num_nodes of type 'page' must be .* negative, got -1"),
+        (_scalar_features, "'x' of type 'word' must have a row per node, got a scalar"),
         (_key_dtype, r"'key' of type 'word' must hold int64.*float32 \[3\]"),
         (_list_features, "'x' of type 'word' must be a tensor with 3 rows, got list"),
         (_edge_shape, r"edge_index of .*'word'.* must hold int64.*int64 \[3\]"),
@@ -214,3 +242,9 @@ def test_a_type_name_with_a_dot_is_warned_of(site):
     site["a.b"].num_nodes = 0
     with pytest.warns(UserWarning, match=r"'a\.b' contains a dot"):
         site.validate()
+
+
+def test_the_hierarchy_of_half_a_node_is_an_error(site):
+    site["page"].num_nodes = 2.5
+    with pytest.raises(TypeError, match="nodes of type 'page' must be an integer"):
+        _ = site.hierarchy
