@@ -85,7 +85,7 @@ def test_a_family_of_a_thousand(name, kind):
 @pytest.mark.parametrize("self_attention", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_tiles_and_runs_of_queries_change_nothing(kind, self_attention, monkeypatch):
-    """Many tiles a bucket, and families cut into runs of 16 queries."""
+    """Many tiles a bucket, and families cut into runs of queries."""
     parent = torch.cat([mixed_family(50), torch.tensor([2] * 70 + [3] * 3 + [4] * 4)])
     hierarchy = SignalHierarchy.from_parents(parent)
     tensors = tensors_for(hierarchy, 2, 3, 2, kind)
@@ -146,6 +146,29 @@ def test_gradients_of_one_output_alone(which):
         )
         loss = y.square().sum() if which == "y" else phi.square().sum()
         found.append(torch.autograd.grad(loss, held, materialize_grads=True))
+    for actual, expected in zip(*found, strict=True):
+        assert close(actual, expected)
+
+
+@pytest.mark.parametrize("kind", ["none", "per head"])
+def test_an_infinite_energy_takes_no_gradient(kind):
+    """phi of a leaf is a constant without self-attention, whatever comes back to it."""
+    hierarchy = SignalHierarchy.from_parents(torch.tensor([-1, 0, 0, 0, 1, 1, -1]))
+    tensors = tensors_for(hierarchy, 2, 3, 2, kind)
+    found = []
+    for backend in ("torch", "reference"):
+        held = [x.clone().requires_grad_() for x in tensors]
+        _, phi = hierarchical_attention(
+            *held[:3],
+            hierarchy,
+            position=held[3] if kind != "none" else None,
+            self_attention=False,
+            return_energy=True,
+            backend=backend,
+        )
+        assert phi[hierarchy.leaves].isposinf().all()
+        ones = torch.ones_like(phi)
+        found.append(torch.autograd.grad(phi, held, ones, materialize_grads=True))
     for actual, expected in zip(*found, strict=True):
         assert close(actual, expected)
 
