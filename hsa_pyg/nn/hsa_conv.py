@@ -264,7 +264,11 @@ class HSAConv(MessagePassing):
             )
         if position is None or self.lin_position is None:
             return None
-        if position.size(0) != hierarchy.num_nodes:
+        if not isinstance(position, Tensor):
+            raise TypeError(
+                f"'position' must be a tensor, got {type(position).__name__}"
+            )
+        if position.dim() == 0 or position.size(0) != hierarchy.num_nodes:
             raise ValueError(
                 f"'position' must have one row for each of the {hierarchy.num_nodes} "
                 f"nodes of the hierarchy, got shape {tuple(position.shape)}"

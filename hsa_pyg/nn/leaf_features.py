@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor
 
+from hsa_pyg.forest import select_parent_edges
 from hsa_pyg.hierarchy import CHILD_OF, EdgeType, SignalHierarchy
 
 #: Leaf features: one tensor [N, F], or one tensor [n, F] per leaf type.
@@ -38,22 +39,22 @@ def compile_edges(
             "a dictionary of edges needs a dictionary of leaf features per node type, "
             f"got {type(x).__name__}; pass x_dict, or a SignalHierarchy with one tensor"
         )
-    parent_edges = {
-        kind: edge for kind, edge in edge_index_dict.items() if kind[1] == CHILD_OF
-    }
+    for name, rows in x.items():
+        _check_is_tensor(rows, name)
+    parent_edges = select_parent_edges(edge_index_dict)
     num_nodes = {name: rows.size(0) for name, rows in x.items()}
     num_nodes.update({name: 0 for name in leaf_types if name not in num_nodes})
     known = list(num_nodes)
     for (child_type, _, parent_type), edge in parent_edges.items():
-        if not isinstance(edge, Tensor) or edge.layout != torch.strided:
+        if edge.layout != torch.strided:
             raise TypeError(
                 f"edges {(child_type, CHILD_OF, parent_type)} must be an integer "
-                f"tensor [2, num_edges], got {type(edge).__name__}"
+                f"tensor [2, num_edges], got one of the layout {edge.layout}"
             )
         for row, name in ((0, child_type), (1, parent_type)):
             if name not in known:
                 # A wrong shape or type is explained when the hierarchy is compiled.
-                ids = edge[row : row + 1]
+                ids = edge[row : row + 1] if edge.dim() == 2 else edge.new_empty(0)
                 largest = int(ids.max()) + 1 if ids.numel() else 0
                 num_nodes[name] = max(num_nodes.get(name, 0), largest)
     hierarchy = SignalHierarchy.from_edge_index(
@@ -85,12 +86,11 @@ def check_hierarchy(x: LeafFeatures, hierarchy: SignalHierarchy) -> None:
         )
     else:
         _check_rows(x, hierarchy.num_leaves, "x")
-    if x is not None and (isinstance(x, Tensor) or x):
-        device = _device(x)
-        if device != hierarchy.device:
+    for rows in x.values() if isinstance(x, Mapping) else (x,):
+        if rows.device != hierarchy.device:
             raise ValueError(
-                f"leaf features are on {device} and the hierarchy on "
-                f"{hierarchy.device}; call hierarchy.to({str(device)!r})"
+                f"leaf features are on {rows.device} and the hierarchy on "
+                f"{hierarchy.device}; call hierarchy.to({str(rows.device)!r})"
             )
 
 
@@ -102,6 +102,7 @@ def _check_types(x: Mapping[str, Tensor], hierarchy: SignalHierarchy) -> None:
             f"one tensor [{hierarchy.num_leaves}, channels] instead of {list(x)}"
         )
     for name, rows in x.items():
+        _check_is_tensor(rows, name)
         if name not in slices:
             raise ValueError(
                 f"leaf features of type {name!r} have no leaves in the hierarchy, "
@@ -114,6 +115,15 @@ def _check_types(x: Mapping[str, Tensor], hierarchy: SignalHierarchy) -> None:
                 f"the hierarchy has {stop - start} leaves of type {name!r}, but x has "
                 f"only {list(x)}"
             )
+
+
+def _check_is_tensor(rows: object, name: str) -> None:
+    if not isinstance(rows, Tensor) or rows.dim() == 0:
+        got = "a scalar" if isinstance(rows, Tensor) else type(rows).__name__
+        raise TypeError(
+            f"leaf features x[{name!r}] must be a tensor [num_leaves, channels], got "
+            f"{got}"
+        )
 
 
 def _check_rows(x: Tensor, number: int, name: str) -> None:

@@ -3,7 +3,12 @@ import torch
 from torch_geometric import EdgeIndex
 
 from hsa_pyg import SignalHierarchy
-from hsa_pyg.nn.leaf_features import check_dtype, compile_edges, split_leaves
+from hsa_pyg.nn.leaf_features import (
+    check_dtype,
+    check_hierarchy,
+    compile_edges,
+    split_leaves,
+)
 
 
 def test_leaf_types_are_those_with_features(edges):
@@ -66,3 +71,37 @@ def test_dtypes_may_differ_under_autocast_only():
         ValueError, match=r"x is on cpu and the layer's param.* on meta"
     ):
         check_dtype(weight, weight.to("meta"), "x")
+
+
+@pytest.mark.parametrize("kind", ["word__child_of__section", ("word", "section")])
+def test_edges_that_would_pass_for_another_relation(edges, kind):
+    """They would be left out, and every leaf would attend to itself alone."""
+    x = {"word": torch.randn(5, 4), "image": torch.randn(2, 3)}
+    with pytest.raises(TypeError, match="an edge type must be a triple"):
+        compile_edges(x, {**edges, kind: torch.tensor([[0], [0]])})
+
+
+def test_features_of_a_type_that_are_no_tensor(edges):
+    x = {"word": torch.randn(5, 4), "image": torch.randn(2, 3)}
+    h = compile_edges(x, edges)
+    for wrong, got in ((None, "NoneType"), (torch.tensor(1.0), "a scalar")):
+        message = rf"x\['image'\] must be a tensor \[num_leaves, channels\], got {got}"
+        with pytest.raises(TypeError, match=message):
+            compile_edges({**x, "image": wrong}, edges)
+        with pytest.raises(TypeError, match=message):
+            check_hierarchy({**x, "image": wrong}, h)
+
+
+def test_the_device_of_every_type_is_compared(edges):
+    x = {"word": torch.randn(5, 4), "image": torch.randn(2, 3)}
+    h = compile_edges(x, edges)
+    with pytest.raises(ValueError, match="on meta and the hierarchy on cpu"):
+        check_hierarchy({**x, "image": x["image"].to("meta")}, h)
+
+
+def test_edges_that_are_a_scalar(edges):
+    with pytest.raises(ValueError, match=r"shape \[2, num_edges\], got \(\)"):
+        compile_edges(
+            {"word": torch.randn(5, 4)},
+            {("word", "child_of", "section"): torch.tensor(0)},
+        )

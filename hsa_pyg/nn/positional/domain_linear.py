@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.dense.linear import HeteroLinear, Linear
 
+from hsa_pyg.nn.leaf_features import check_dtype
+
 
 class DomainLinear(torch.nn.Module):
     r"""Maps positions linearly, each domain by its own matrix and without a bias.
@@ -59,13 +61,16 @@ class DomainLinear(torch.nn.Module):
             domain: [M], between 0 and ``num_domains`` - 1. Not needed if there is one.
 
         Raises:
-            ValueError: for other shapes, or a domain out of range.
+            TypeError: if ``domain`` is no tensor of integers.
+            ValueError: for other shapes, another dtype or device than the parameters',
+                or a domain out of range.
         """
         if position.dim() != 2 or position.size(1) != self.in_channels:
             raise ValueError(
                 f"'position' must have shape [num_nodes, {self.in_channels}], got "
                 f"{tuple(position.shape)}"
             )
+        check_dtype(position, self.lin.weight, "'position'")
         if self.num_domains == 1 or position.size(0) == 0:
             eps = position @ self._single_weight()
         else:
@@ -77,11 +82,20 @@ class DomainLinear(torch.nn.Module):
         return self.lin.weight.t() if one else self.lin.weight[0]
 
     def _check_domain(self, position: Tensor, domain: Tensor | None) -> Tensor:
+        if domain is not None and not isinstance(domain, Tensor):
+            raise TypeError(f"'domain' must be a tensor, got {type(domain).__name__}")
         if domain is None or domain.shape != position.shape[:1]:
             raise ValueError(
                 f"a layer with {self.num_domains} domains needs 'domain' of shape "
                 f"{tuple(position.shape[:1])}, got "
                 f"{None if domain is None else tuple(domain.shape)}"
+            )
+        if domain.is_floating_point() or domain.dtype == torch.bool:
+            raise TypeError(f"'domain' must hold integers, got {domain.dtype}")
+        if domain.device != position.device:
+            raise ValueError(
+                f"'domain' is on {domain.device} and 'position' on {position.device}; "
+                "move one of them"
             )
         # HeteroLinear would leave the rows of unknown domains unwritten.
         outside = (domain < 0) | (domain >= self.num_domains)

@@ -33,3 +33,30 @@ def test_no_node_at_all():
     lin = DomainLinear(5, heads=2, head_channels=3, num_domains=2)
     empty = torch.empty(0, dtype=torch.long)
     assert lin(torch.randn(0, 5), empty).shape == (0, 2, 3)
+
+
+@pytest.mark.parametrize("num_domains", [1, 2])
+def test_positions_of_another_dtype_are_named(num_domains):
+    lin = DomainLinear(4, 2, 3, num_domains)
+    domain = torch.zeros(5, dtype=torch.long)
+    for dtype in (torch.float64, torch.long):
+        with pytest.raises(ValueError, match=f"'position' is {dtype} and the layer's"):
+            lin(torch.ones(5, 4, dtype=dtype), domain)
+
+
+@pytest.mark.parametrize(
+    ("domain", "error", "message"),
+    [
+        ([0] * 5, TypeError, "'domain' must be a tensor, got list"),
+        (torch.zeros(5), TypeError, "'domain' must hold integers, got torch.float32"),
+        (torch.zeros(5) > 0, TypeError, "'domain' must hold integers, got torch.bool"),
+        (
+            torch.zeros(5, dtype=torch.long, device="meta"),
+            ValueError,
+            "'domain' is on meta and 'position' on cpu",
+        ),
+    ],
+)
+def test_domains_that_are_no_integers_here(domain, error, message):
+    with pytest.raises(error, match=message):
+        DomainLinear(4, 2, 3, num_domains=2)(torch.ones(5, 4), domain)
