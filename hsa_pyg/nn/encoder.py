@@ -12,6 +12,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.nn.module_dict import ModuleDict
 
 from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.nn.leaf_features import check_dtype
 
 
 class LeafSchema(Protocol):
@@ -171,7 +172,9 @@ class LeafEncoder(torch.nn.Module):
 
         Raises:
             ValueError: if a leaf type lacks features or an encoder, or an encoder
-                gives another number of rows or channels than it should.
+                gives another number of rows or channels than it should, or is given
+                vectors of another width or dtype.
+            IndexError: if a token id is out of the vocabulary.
         """
         vectors = []
         for name, (start, stop) in hierarchy.leaf_slices.items():
@@ -201,16 +204,42 @@ class LeafEncoder(torch.nn.Module):
 
     def _encode(self, name: str, x: Tensor) -> Tensor:
         module = self.encoders[name]
-        if isinstance(module, TokenEmbedding) and (
-            x.is_floating_point() or x.dim() != 1
-        ):
-            raise ValueError(
-                f"leaf type {name!r} must hold token ids [n] of an integer type, got "
-                f"{x.dtype} of shape {tuple(x.shape)}; list it under in_channels if it "
-                "holds vectors"
-            )
+        if isinstance(module, TokenEmbedding):
+            return _look_up(module, x, name)
+        if isinstance(module, Linear):
+            _check_vectors(module, x, name)
         return module(x)
 
     def __repr__(self) -> str:
         encoders = ", ".join(f"{name}={mod}" for name, mod in self.encoders.items())
         return f"{self.__class__.__name__}({self.channels}, {encoders})"
+
+
+def _look_up(table: TokenEmbedding, ids: Tensor, name: str) -> Tensor:
+    if ids.dtype not in (torch.int32, torch.int64) or ids.dim() != 1:
+        raise ValueError(
+            f"leaf type {name!r} must hold token ids [n] of int64 or int32, got "
+            f"{ids.dtype} of shape {tuple(ids.shape)}; list it under in_channels if it "
+            "holds vectors"
+        )
+    try:
+        return table(ids)
+    except IndexError as error:
+        # Looked for only now, so that nothing waits for the device.
+        size = table.num_embeddings
+        leaf = int(((ids < 0) | (ids >= size)).nonzero()[0])
+        raise IndexError(
+            f"leaf {leaf} of type {name!r} has the token id {int(ids[leaf])}, but the "
+            f"vocabulary has the ids 0 to {size - 1}; raise vocab_sizes[{name!r}], or "
+            "give tokens out of it an id for unknown ones"
+        ) from error
+
+
+def _check_vectors(lin: Linear, x: Tensor, name: str) -> None:
+    if x.dim() != 2 or (lin.in_channels > 0 and x.size(1) != lin.in_channels):
+        width = lin.in_channels if lin.in_channels > 0 else "channels"
+        raise ValueError(
+            f"leaf type {name!r} must hold vectors of shape [n, {width}], got "
+            f"{tuple(x.shape)}"
+        )
+    check_dtype(x, lin.weight, f"x[{name!r}]")

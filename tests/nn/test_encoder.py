@@ -85,6 +85,18 @@ def test_what_is_wrong_is_named(hierarchy):
         encoder({**words, "image": images["image"][:1]}, hierarchy)
     with pytest.raises(ValueError, match="'word' must hold token ids"):
         encoder({"word": torch.randn(3), **images}, hierarchy)
+    with pytest.raises(ValueError, match=r"'word' must hold token ids .*uint8"):
+        encoder({"word": words["word"].byte(), **images}, hierarchy)
+    for wrong in (9, -1):
+        ids = torch.tensor([1, 2, wrong])
+        with pytest.raises(IndexError, match=f"leaf 2 of type 'word' .* id {wrong}, b"):
+            encoder({"word": ids, **images}, hierarchy)
+    encoder = LeafEncoder(4, in_channels={"word": 5, "image": -1})
+    for image in (images["image"][:, 0], images["image"].double()):
+        with pytest.raises(ValueError, match="'image'"):
+            encoder({"word": torch.randn(3, 5), "image": image}, hierarchy)
+    with pytest.raises(ValueError, match=r"'word' must hold .*\[n, 5\], got \(3, 6\)"):
+        encoder({"word": torch.randn(3, 6), **images}, hierarchy)
     with pytest.raises(ValueError, match="knows no node types"):
         encoder(words, SignalHierarchy.from_parents(torch.tensor([-1, 0])))
     with pytest.raises(ValueError, match="no leaf type has an encoder"):

@@ -98,9 +98,12 @@ class HierarchicalPosition(torch.nn.Module):
         r"""Embed all nodes of a signal or batch.
 
         Raises:
-            ValueError: if an internal type has no domain, or a child type lacks the
-                attribute that its parent's domain reads.
+            ValueError: if an internal type has no domain, a child type lacks the
+                attribute that its parent's domain reads or has not one row of it per
+                node, or the hierarchy is that of another signal.
+            IndexError: if an edge between siblings names a node that is not there.
         """
+        _check_match(signal, hierarchy)
         position = self.zero.expand(hierarchy.num_nodes, -1)
         domain = torch.zeros_like(hierarchy.parent)
         number = {name: i for i, name in enumerate(self.domains.keys())}
@@ -141,6 +144,16 @@ class HierarchicalPosition(torch.nn.Module):
         return f"{self.__class__.__name__}({self.channels}, {domains})"
 
 
+def _check_match(signal: HeteroData, hierarchy: SignalHierarchy) -> None:
+    ours = {kind: store.num_nodes for kind, store in signal.node_items()}
+    theirs = {kind: stop - at for kind, (at, stop) in hierarchy.node_slices.items()}
+    if ours != theirs:
+        raise ValueError(
+            f"the hierarchy is that of another signal: it has the nodes {theirs}, the "
+            f"signal {ours}; pass signal.hierarchy"
+        )
+
+
 def _read(signal: HeteroData, name: str, key: str, parent_type: str) -> Tensor:
     value = signal[name].get(key)
     if not isinstance(value, Tensor):
@@ -149,8 +162,13 @@ def _read(signal: HeteroData, name: str, key: str, parent_type: str) -> Tensor:
             f"type {parent_type!r} reads; set signal[{name!r}].{key}, or make "
             f"{parent_type!r} a 'set'"
         )
+    if value.dim() == 0 or value.size(0) != signal[name].num_nodes:
+        raise ValueError(
+            f"{key!r} of type {name!r} must have one row for each of its "
+            f"{signal[name].num_nodes} nodes, got shape {tuple(value.shape)}"
+        )
     # Keys are ids, coordinates are columns.
-    return value if key == "key" or value.dim() == 2 else value[:, None]
+    return value if key == "key" or value.dim() != 1 else value[:, None]
 
 
 def _sibling_edges(
@@ -164,10 +182,19 @@ def _sibling_edges(
         if relation == CHILD_OF:
             continue
         edge = signal[source, relation, target].edge_index
-        ends = [
-            row[edge[i] + hierarchy.node_slices[name][0]]
-            for i, name in enumerate((source, target))
-        ]
+        ends = []
+        for i, name in enumerate((source, target)):
+            start, stop = hierarchy.node_slices[name]
+            outside = (edge[i] < 0) | (edge[i] >= stop - start)
+            # Another type's nodes are next to these.
+            if bool(outside.any()):
+                column = int(outside.nonzero()[0])
+                raise IndexError(
+                    f"edge {column} of {(source, relation, target)} names node "
+                    f"{int(edge[i, column])} of type {name!r}, which has "
+                    f"{stop - start} nodes"
+                )
+            ends.append(row[edge[i] + start])
         edge = torch.stack(ends)
         edges.append(edge[:, (edge >= 0).all(dim=0)])
     return torch.cat(edges, dim=1)

@@ -34,14 +34,22 @@ class KeyValuePosition(torch.nn.Module):
 
         Raises:
             ValueError: if ``key`` holds no integers.
-            IndexError: if a key is not below ``num_keys``.
+            IndexError: if a key is negative or not below ``num_keys``.
         """
-        if key.is_floating_point() or key.dim() != 1:
+        if key.dtype not in (torch.int32, torch.int64) or key.dim() != 1:
             raise ValueError(
                 f"keys must be integers of shape [num_nodes], got {key.dtype} of shape "
                 f"{tuple(key.shape)}"
             )
-        return self.embedding(key)
+        try:
+            return self.embedding(key)
+        except IndexError as error:
+            # Looked for only now, so that nothing waits for the device.
+            row = int(((key < 0) | (key >= self.num_keys)).nonzero()[0])
+            raise IndexError(
+                f"key {int(key[row])} in row {row} is not among the {self.num_keys} "
+                f"keys, 0 to {self.num_keys - 1}; correct it, or raise num_keys"
+            ) from error
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.num_keys}, {self.channels})"

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from hsa_pyg import SignalHierarchy
 from hsa_pyg.data import NestedSignal
 from hsa_pyg.nn import (
     GraphPosition,
@@ -109,3 +110,33 @@ def test_what_is_missing_is_named(site):
     del site["title"].key
     with pytest.raises(ValueError, match="type 'title' have no 'key'"):
         HierarchicalPosition(domains(), 8)(site, site.hierarchy)
+
+
+@pytest.mark.parametrize("wrong", [-1, 3])
+def test_an_edge_between_siblings_that_names_a_node_of_another_type(site, wrong):
+    """Node 3 of the pages would be node 0 of the titles."""
+    edge = torch.tensor([[0, 1], [1, wrong]])
+    site["page", "links_to", "page"].edge_index = edge
+    with pytest.raises(
+        IndexError, match=f"edge 1 .* names node {wrong} of type 'page'"
+    ):
+        HierarchicalPosition(domains(), 8)(site, site.hierarchy)
+
+
+def test_rows_that_do_not_fit_are_named(site):
+    site["word"].pos = site["word"].pos[:4]
+    with pytest.raises(
+        ValueError, match=r"'pos' of type 'word' .* 5 nodes, got .*4, 1"
+    ):
+        HierarchicalPosition(domains(), 8)(site, site.hierarchy)
+
+
+def test_the_hierarchy_of_another_signal_is_refused(site):
+    position = HierarchicalPosition({**domains(), "body": "set"}, 8)
+    other = site.clone()
+    other["word"].x = torch.randn(6, 4)
+    with pytest.raises(ValueError, match=r"that of another signal.*'word': 6"):
+        position(site, other.hierarchy)
+    untyped = SignalHierarchy.from_parents(site.hierarchy.parent)
+    with pytest.raises(ValueError, match="that of another signal"):
+        position(site, untyped)

@@ -17,8 +17,11 @@ def test_keys_are_checked():
     position = KeyValuePosition(3, 4)
     with pytest.raises(ValueError, match=r"got torch.float32 of shape \(2,\)"):
         position(torch.ones(2))
-    with pytest.raises(IndexError):
-        position(torch.tensor([3]))
+    with pytest.raises(ValueError, match=r"got torch\.bool"):
+        position(torch.tensor([True, False]))
+    for wrong in (3, -1):
+        with pytest.raises(IndexError, match=f"key {wrong} in row 1 .* keys, 0 to 2"):
+            position(torch.tensor([0, wrong]))
 
 
 def test_a_set_has_no_positions():
