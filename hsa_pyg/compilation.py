@@ -46,13 +46,9 @@ class FamilyLayout:
     mixed_leaf: Tensor  #: [X] leaf rows that are members of mixed families
     mixed_leaf_parent: Tensor  #: [X] internal number of their parents
     mixed_leaf_share: Tensor  #: [X] 1 / leaves below the parent, float64
-    entity_log_count: (
-        Tensor  #: [E + 1] log leaves below; the last row is padding (-inf)
-    )
+    entity_log_count: Tensor  #: [E + 1] log leaves below; the last is padding, -inf
     entity_node: Tensor  #: [E + 1] node that meets the siblings (top of its chain)
-    leaf_parent: (
-        Tensor  #: [N] internal number of each leaf row's parent; F: it has none
-    )
+    leaf_parent: Tensor  #: [N] internal number of each leaf row's parent; F: none
     root_leaf: Tensor  #: leaf rows that are a whole tree
     bucket_member: Tensor  #: flat members of all buckets; N or E where padded
     bucket_family: Tensor  #: flat internal numbers of the families of all buckets

@@ -100,7 +100,7 @@ def _along_tree(
         mixed_grad: [X, H, W], their rows of ``grad_y``.
     """
     layout, count = call.layout, grad_gain.size(0)
-    log_mu, log_send = levels.split(saved.gain, saved.mass[:-1])
+    log_mu, log_send = levels.split(saved.gain, saved.mass[:-1].squeeze(-1))
     mu, send = log_mu.exp(), log_send.exp()
     kept = call.kept_leaves(log_mu[count:], 2)
     grad_context, grad_weight = _collect(layout, grad_y, saved.leaf_context)
@@ -150,7 +150,7 @@ def _mixed_families(
     grad_eps = None
     if attention.eps is not None:
         grad_eps = torch.zeros_like(attention.eps, dtype=dtype)
-    held = (*parts_of(entity, width), saved.mass[..., None], saved.brought)
+    held = (*parts_of(entity, width), saved.mass, saved.brought)
     for tile in attention.tiles(entities, heads, entity.size(2)):
         own = [tile.load(x, dtype) for x in held]
         outer = [tile.load(x, dtype) for x in (grad_brought, grad_mass)]

@@ -110,7 +110,7 @@ def _(
         q.new_empty(inner, heads, 2 * width + value, dtype=dtype),
         q.new_empty(rows + 1, heads, 1, dtype=dtype),
         q.new_empty(rows + 1, heads, value, dtype=dtype),
-        q.new_empty(entities, heads, dtype=dtype),
+        q.new_empty(entities, heads, 1, dtype=dtype),
         q.new_empty(entities, heads, value, dtype=dtype),
         q.new_empty(entities - 1, heads, dtype=dtype),
         q.new_empty(inner, heads, dtype=dtype),

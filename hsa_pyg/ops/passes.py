@@ -89,7 +89,7 @@ class Saved:
     mean: Tensor  #: [F + S, H, 2 D + W] mean q, k, v of the internal nodes
     leaf_mass: Tensor  #: [N + 1, H, 1] log-sum-exp in leaf-only families
     leaf_context: Tensor  #: [N + 1, H, W] what each leaf gets within its family
-    mass: Tensor  #: [E + 1 + S, H] L
+    mass: Tensor  #: [E + 1 + S, H, 1] L
     brought: Tensor  #: [E + 1 + S, H, W] m
     gain: Tensor  #: [E + S, H] -phi
     log_weight: Tensor  #: [F + S, H] log w
@@ -119,73 +119,108 @@ def forward(
 
     Unless ``keep``, y is written over ``leaf_context`` where the dtypes allow it.
     """
-    layout = call.layout
-    count, leaves, heads = layout.internal_node.numel(), q.size(0), q.size(1)
-    channels = 2 * q.size(2) + v.size(2)
-    entities = layout.entity_node.numel() - 1
-    held_mean = q.new_zeros(count + SPARE_ROWS, heads, channels, dtype=dtype)
-    held_gain = q.new_zeros(entities + SPARE_ROWS, heads, dtype=dtype)
-    mean, gain = held_mean[:count], held_gain[:entities]
-    leaf_mass = q.new_zeros(leaves + 1, heads, 1, dtype=dtype)
-    leaf_context = v.new_empty(leaves + 1, heads, v.size(2), dtype=dtype)
+    saved = _allocate(call.layout, q, v, dtype)
+    state = saved.trimmed()
+    _leaf_only_families(call, q, k, v, state)
+    joined = torch.cat([x[call.layout.mixed_leaf].to(dtype) for x in (q, k, v)], -1)
+    _means_upward(call.layout, joined, state)
+    _mixed_families(call, joined, q.size(2), state)
+    context = _along_tree(call, joined, v, state)
+    return _leaves(call.layout, context, state, v, keep), saved
+
+
+def _allocate(layout: FamilyLayout, q: Tensor, v: Tensor, dtype: torch.dtype) -> Saved:
+    (leaves, heads, channels), width = q.shape, v.size(2)
+    inner = layout.internal_node.numel() + SPARE_ROWS
+    entities = layout.entity_node.numel() - 1 + SPARE_ROWS
+    leaf_context = v.new_empty(leaves + 1, heads, width, dtype=dtype)
     leaf_context[leaves] = 0  # not written unless a bucket is padded
+    return Saved(
+        mean=q.new_zeros(inner, heads, 2 * channels + width, dtype=dtype),
+        leaf_mass=q.new_zeros(leaves + 1, heads, 1, dtype=dtype),
+        leaf_context=leaf_context,
+        mass=q.new_zeros(entities + 1, heads, 1, dtype=dtype),
+        brought=q.new_zeros(entities + 1, heads, width, dtype=dtype),
+        gain=q.new_zeros(entities, heads, dtype=dtype),
+        log_weight=q.new_zeros(inner, heads, dtype=dtype),
+    )
+
+
+def _leaf_only_families(
+    call: AttentionCall, q: Tensor, k: Tensor, v: Tensor, state: Saved
+) -> None:
+    """Contexts, masses, -phi and sums of q, k, v of the leaf-only families."""
+    dtype, leaves, heads = state.gain.dtype, q.size(0), q.size(1)
     attention = call.family_attention(False, dtype)
-    for tile in attention.tiles(leaves, heads, channels):
+    for tile in attention.tiles(leaves, heads, state.mean.size(2)):
         own = [tile.load(x, dtype) for x in (q, k, v)]
         context, mass = attention.forward(tile, *own)
-        tile.store(leaf_context, context)
-        tile.store(leaf_mass, mass)
-        gain[tile.family] = tile.total(mass).squeeze(-1) / tile.sizes()
-        mean[tile.family] = torch.cat([tile.total(x) for x in own], -1)
+        tile.store(state.leaf_context, context)
+        tile.store(state.leaf_mass, mass)
+        state.gain[tile.family] = tile.total(mass).squeeze(-1) / tile.sizes()
+        state.mean[tile.family] = torch.cat([tile.total(x) for x in own], -1)
 
-    joined = torch.cat([x[layout.mixed_leaf].to(dtype) for x in (q, k, v)], -1)
-    mean.index_add_(0, layout.mixed_leaf_parent, joined)
-    levels.sum_upward(layout, mean)
-    mean /= layout.internal_count.to(dtype)[:, None, None]
 
-    entity = torch.cat([mean, joined, joined.new_zeros(1, heads, channels)])
-    held_mass = gain.new_zeros(entities + 1 + SPARE_ROWS, heads, 1)
-    held_brought = gain.new_zeros(entities + 1 + SPARE_ROWS, heads, v.size(2))
-    mass, brought = held_mass[: entities + 1], held_brought[: entities + 1]
+def _means_upward(layout: FamilyLayout, joined: Tensor, state: Saved) -> None:
+    """Step 1: complete the sums by the leaves of mixed families, and divide."""
+    state.mean.index_add_(0, layout.mixed_leaf_parent, joined)
+    levels.sum_upward(layout, state.mean)
+    state.mean.div_(layout.internal_count.to(joined.dtype)[:, None, None])
+
+
+def _mixed_families(
+    call: AttentionCall, joined: Tensor, channels: int, state: Saved
+) -> None:
+    """Step 2 in mixed families: L and m; ``joined`` has q, k, v of their leaves."""
+    dtype, (entities, heads) = joined.dtype, state.gain.shape
+    entity = with_spare_rows(torch.cat([state.mean, joined]), 1)
     attention = call.family_attention(True, dtype)
-    for tile in attention.tiles(entities, heads, channels):
-        own = [tile.load(x, dtype) for x in parts_of(entity, q.size(2))]
-        context, log_sum = attention.forward(tile, *own)
-        tile.store(brought, context)
-        tile.store(mass, log_sum)
+    for tile in attention.tiles(entities, heads, entity.size(2)):
+        own = [tile.load(x, dtype) for x in parts_of(entity, channels)]
+        context, mass = attention.forward(tile, *own)
+        tile.store(state.brought, context)
+        tile.store(state.mass, mass)
 
-    mixed_q, mixed_k, mixed_v = parts_of(entity[count:-1], q.size(2))
+
+def _along_tree(call: AttentionCall, joined: Tensor, v: Tensor, state: Saved) -> Tensor:
+    """Steps 3 and 4 down to the internal nodes, whose contexts are given back.
+
+    The leaves of mixed families, and those that are trees, get their own contexts.
+    """
+    layout, count = call.layout, state.log_weight.size(0)
+    mixed_q, mixed_k, mixed_v = parts_of(joined, (joined.size(2) - v.size(2)) // 2)
     mixed_nodes = call.leaves[layout.mixed_leaf]
-    gain[count:] = call.self_scores(mixed_q, mixed_k, mixed_nodes)
-    mass = mass.squeeze(-1)
-    levels.energy_upward(layout, gain, mass[:-1])
-    log_mu, log_send = levels.split(gain, mass[:-1])
+    state.gain[count:] = call.self_scores(mixed_q, mixed_k, mixed_nodes)
+    mass = state.mass[:-1].squeeze(-1)
+    levels.energy_upward(layout, state.gain, mass)
+    log_mu, log_send = levels.split(state.gain, mass)
     log_weight, context = levels.contexts_downward(
-        layout, log_mu, log_send, brought[:-1]
+        layout, log_mu, log_send, state.brought[:-1]
     )
-
+    state.log_weight.copy_(log_weight)
     kept = log_mu[count:].exp() * call.kept_leaves(log_mu[count:], 2)
-    sent = log_send[count:].exp()[..., None] * brought[count:-1]
-    leaf_context[layout.mixed_leaf] = sent.addcmul_(kept[..., None], mixed_v)
-    leaf_context[layout.root_leaf] = root_leaves(call, v[layout.root_leaf].to(dtype))
-    in_place = not keep and v.dtype == dtype
-    y = leaf_context[:-1] if in_place else torch.empty_like(v).contiguous()
-    weight = with_spare_rows(log_weight, 1).exp()[..., None]  # 1 for what has no parent
+    sent = log_send[count:].exp()[..., None] * state.brought[count:-1]
+    state.leaf_context[layout.mixed_leaf] = sent.addcmul_(kept[..., None], mixed_v)
+    alone = v[layout.root_leaf].to(joined.dtype)
+    state.leaf_context[layout.root_leaf] = root_leaves(call, alone)
+    return context
+
+
+def _leaves(
+    layout: FamilyLayout, context: Tensor, state: Saved, v: Tensor, keep: bool
+) -> Tensor:
+    """y: what each leaf gets within its family, weighed, and what comes from above."""
+    own = state.leaf_context[:-1]
+    in_place = not keep and v.dtype == own.dtype
+    y = own if in_place else torch.empty_like(own, dtype=v.dtype)
+    # A leaf that is a tree has weight 1 and no context from above.
+    weight = with_spare_rows(state.log_weight, 1).exp()[..., None]
     context = with_spare_rows(context, 1)
-    for rows in row_chunks(leaves, heads * v.size(2), y.is_cuda):
+    for rows in row_chunks(own.size(0), own.size(1) * own.size(2), own.is_cuda):
         parent = layout.leaf_parent[rows]
         outer = context.index_select(0, parent)
-        outer.addcmul_(weight.index_select(0, parent), leaf_context[rows])
-        y[rows] = outer
-    return y, Saved(
-        held_mean,
-        leaf_mass,
-        leaf_context,
-        held_mass.squeeze(-1),
-        held_brought,
-        held_gain,
-        with_spare_rows(log_weight),
-    )
+        y[rows] = outer.addcmul_(weight.index_select(0, parent), own[rows])
+    return y
 
 
 def energies(call: AttentionCall, q: Tensor, k: Tensor, saved: Saved) -> Tensor:

@@ -11,7 +11,9 @@ from tests.forests import inputs, positions, random_parents, star
 
 
 @pytest.fixture(autouse=True)
-def _forget_graphs():
+def _forget_graphs(tmp_path, monkeypatch):
+    """No graph of an earlier test, nor code on disk for operators of other shapes."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
