@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -58,8 +58,9 @@ def encode_blocks(
         the document. Blocks after the last kept token are left out.
 
     Raises:
+        TypeError: If an id is no integer.
         ValueError: If the tokenizer does not give one result a text, or ids and spans
-            of different number.
+            of different number, or a negative id, or a span outside of its text.
     """
     blocks = [block for block in _walk(document) if not block.children]
     if blocks == [document]:
@@ -79,6 +80,7 @@ def encode_blocks(
                 f"The tokenizer gave {len(ids)} ids but {len(spans)} spans for "
                 f"characters {block.start} to {block.stop} of document {name!r}."
             )
+        _check_tokens(ids, spans, block, name)
         if room is not None:
             if room == 0:
                 break
@@ -87,6 +89,27 @@ def encode_blocks(
         shifted = [(block.start + start, block.start + stop) for start, stop in spans]
         tokens[block] = EncodedText(ids, shifted)
     return tokens
+
+
+def _check_tokens(
+    ids: Sequence[int], spans: Sequence[tuple[int, int]], block: Block, name: str
+) -> None:
+    length = block.stop - block.start
+    for token, (start, stop) in zip(ids, spans, strict=True):
+        where = f"characters {block.start} to {block.stop} of document {name!r}"
+        if isinstance(token, float | str):
+            raise TypeError(
+                f"The tokenizer gave the id {token!r} for {where}: ids are integers."
+            )
+        if token < 0:
+            raise ValueError(
+                f"The tokenizer gave the id {token} for {where}: ids count from 0."
+            )
+        if not 0 <= start <= stop <= length:
+            raise ValueError(
+                f"The tokenizer gave the span ({start}, {stop}) for {where}: spans lie "
+                f"between 0 and the length of the text, {length}."
+            )
 
 
 def assemble(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from pathlib import Path
 from typing import Any, Literal
@@ -114,6 +115,7 @@ class DocumentConverter:
 
         Raises:
             EmptyDocumentError: If the text has no token (a ValueError).
+            TypeError: If the label is neither a number nor a tensor.
             ValueError: If the text is no text: NUL characters, lone surrogates.
         """
         name = source or "<text>"
@@ -128,7 +130,7 @@ class DocumentConverter:
         signal = assemble(document, tokens, DOCUMENT_SCHEMA)
         signal.source = source
         if y is not None:
-            signal.y = y if isinstance(y, Tensor) else torch.tensor([y])
+            signal.y = _label(y, name)
         return signal
 
     def file(
@@ -153,6 +155,17 @@ class DocumentConverter:
         name = Path(path).as_posix()
         check_format(name, format or detect_format(Path(path)))
         return self.text(read_text(path, self.encoding), name, y)
+
+
+def _label(y: Label, name: str) -> Tensor:
+    if isinstance(y, Tensor):
+        return y
+    if isinstance(y, numbers.Real):
+        return torch.tensor([y])
+    raise TypeError(
+        f"The label of document {name!r} is {y!r}: give a number, such as the place of "
+        "its class in a list, or a tensor."
+    )
 
 
 def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:

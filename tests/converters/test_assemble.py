@@ -129,3 +129,19 @@ def test_a_tokenizer_that_loses_a_text_or_a_span_is_an_error():
         ValueError, match="gave 2 ids but 1 spans for characters 0 to 4"
     ):
         signal_of(TEXT, lambda texts: [EncodedText([1, 2], [(0, 1)]) for _ in texts])
+
+
+@pytest.mark.parametrize(
+    ("token", "span", "error", "message"),
+    [
+        (-5, (0, 1), ValueError, "the id -5 for characters 0 to 4 of .*'a.txt'"),
+        (1.7, (0, 1), TypeError, "the id 1.7 for characters 0 to 4"),
+        ("good", (0, 1), TypeError, "the id 'good' for characters 0 to 4"),
+        (1, (0, 99), ValueError, r"span \(0, 99\) for characters 0 to 4 .*text, 4"),
+        (1, (-1, 2), ValueError, r"span \(-1, 2\)"),
+        (1, (3, 2), ValueError, r"span \(3, 2\)"),
+    ],
+)
+def test_tokens_that_are_none_of_the_text(token, span, error, message):
+    with pytest.raises(error, match=message):
+        signal_of(TEXT, lambda texts: [EncodedText([token], [span]) for _ in texts])

@@ -98,3 +98,9 @@ def test_the_progress_bar_counts_documents(folder, capsys):
 def test_unknown_labels_are_an_error(folder):
     with pytest.raises(ValueError, match="labels='name' is not known: use 'folder'"):
         from_documents(folder, labels="name", progress=False)
+
+
+@pytest.mark.parametrize("label", ["neg", [1, 0], b"x"])
+def test_a_label_that_is_no_number_names_the_document(folder, label):
+    with pytest.raises(TypeError, match=r"label of document '.*txt' is .*a number"):
+        from_documents(folder, labels=lambda path: label, progress=False)
