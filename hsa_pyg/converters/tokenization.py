@@ -159,6 +159,7 @@ def train_word_tokenizer(
         min_frequency: Words seen less often are left out.
 
     Raises:
+        ValueError: If ``vocab_size`` leaves no room for ``[PAD]`` and ``[UNK]``.
         ImportError: If tokenizers is not installed.
 
     Example:
@@ -166,6 +167,11 @@ def train_word_tokenizer(
         >>> tokenizer.encode("the film .").ids
         [3, 1, 2]
     """
+    if vocab_size < 2:
+        raise ValueError(
+            f"vocab_size must be at least 2, for {PAD_TOKEN} and {UNKNOWN_TOKEN}, but "
+            f"is {vocab_size}."
+        )
     normalizer, pre_tokenizer = _word_rules()
     from tokenizers import Tokenizer, models, trainers
 

@@ -61,8 +61,8 @@ class MovieReviews(InMemoryDataset):
         log: Show a progress bar while processing.
 
     Raises:
-        ValueError: If ``split`` is not known, or ``root`` holds another archive than
-            ``raw_zip``.
+        ValueError: If ``split`` is not known, ``raw_zip`` is not the archive of the
+            reviews, or ``root`` holds another one.
         FileNotFoundError: If the archive is not found.
 
     Shapes:
@@ -128,12 +128,18 @@ class MovieReviews(InMemoryDataset):
             words = f"vocab{self.max_vocab_size}_min{self.min_frequency}"
         else:
             words = f"given{zlib.crc32(self._given_tokenizer.to_str().encode()):08x}"
-        key = f"{words}_tokens{self.max_tokens or 'all'}"
+        kept = "all" if self.max_tokens is None else self.max_tokens
+        key = f"{words}_tokens{kept}"
         return [f"reviews_{key}.pt", f"tokenizer_{key}.json"]
 
     def download(self) -> None:
         """Copy the archive into ``raw_dir``; nothing is fetched from a network."""
-        shutil.copyfile(self.raw_zip or _shipped_zip(), self.raw_paths[0])
+        source = self.raw_zip or _shipped_zip()
+        _review_names(source)
+        # All of it or nothing: what lies in raw_dir is never copied again.
+        part = f"{self.raw_paths[0]}.part"
+        shutil.copyfile(source, part)
+        os.replace(part, self.raw_paths[0])
 
     def process(self) -> None:
         """Tokenize the reviews and store their signals."""
@@ -260,12 +266,20 @@ def _shipped_zip() -> Path:
 
 def _review_names(raw_zip: Path) -> list[str]:
     """Names below the archive's only folder, negative first, each class sorted."""
-    with zipfile.ZipFile(raw_zip) as archive:
-        members = [PurePosixPath(name) for name in archive.namelist()]
+    try:
+        with zipfile.ZipFile(raw_zip) as archive:
+            members = {PurePosixPath(name) for name in archive.namelist()}
+    except zipfile.BadZipFile as error:
+        raise ValueError(
+            f"{raw_zip.as_posix()!r} is no zip archive, or a part of one ({error}): "
+            "fetch it again."
+        ) from error
     names = sorted(
         f"{member.parent.name}/{member.name}"
         for member in members
-        if member.suffix == ".txt" and member.parent.name in MovieReviews.classes
+        if len(member.parts) == 3
+        and member.match("movie_reviews/*/cv[0-9]*.txt")
+        and member.parent.name in MovieReviews.classes
     )
     missing = set(MovieReviews.classes) - {name.split("/")[0] for name in names}
     if missing:

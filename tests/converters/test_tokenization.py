@@ -127,3 +127,9 @@ def test_any_callable_is_a_tokenizer():
         ]
 
     assert as_text_encoder(letters)(["ab"])[0].ids == [97, 98]
+
+
+@pytest.mark.parametrize("vocab_size", [1, 0, -5])
+def test_a_vocabulary_without_room_for_unknown_words(vocab_size):
+    with pytest.raises(ValueError, match=f"at least 2, for .*UNK.* is {vocab_size}"):
+        train_word_tokenizer(["a film"], vocab_size=vocab_size)

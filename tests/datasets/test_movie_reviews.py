@@ -251,3 +251,46 @@ def test_the_shipped_archive_is_the_one_its_notice_names():
     notice = (folder / "NOTICE.md").read_text()
     assert digest in notice
     assert "CC BY 4.0" in notice
+
+
+@pytest.mark.parametrize("kept", [0, 800])
+def test_a_broken_archive_is_named_and_does_not_stay_behind(kept, small_zip, tmp_path):
+    broken = tmp_path / "broken.zip"
+    broken.write_bytes(small_zip.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"broken.zip' is no zip archive, or a part"):
+        MovieReviews(tmp_path / "root", raw_zip=broken, log=False)
+    reviews = MovieReviews(tmp_path / "root", raw_zip=small_zip, log=False)
+    assert len(reviews) == 40
+    assert [path.name for path in (tmp_path / "root/raw").iterdir()] == [
+        "movie_reviews.zip"
+    ]
+
+
+def test_only_the_reviews_of_an_archive_are_read(small_zip, tmp_path):
+    with zipfile.ZipFile(small_zip, "a") as archive:
+        for name in (
+            "../../../neg/cv900_1.txt",
+            "/neg/cv900_1.txt",
+            "__MACOSX/movie_reviews/neg/._cv000_0.txt",
+            "movie_reviews/neg/readme.txt",
+            "movie_reviews/neutral/cv900_1.txt",
+        ):
+            archive.writestr(name, "no review")
+    reviews = MovieReviews(tmp_path / "root", raw_zip=small_zip, log=False)
+    assert len(reviews) == 40
+    assert len(reviews.folds) == 40
+
+
+def test_reviews_of_another_folder_are_not_taken_for_them(small_zip, tmp_path):
+    other = tmp_path / "other.zip"
+    with zipfile.ZipFile(small_zip) as old, zipfile.ZipFile(other, "w") as new:
+        for name in old.namelist():
+            new.writestr(f"copy/{name}", old.read(name))
+    with pytest.raises(ValueError, match=r"no file movie_reviews/neg/cv\*.txt"):
+        MovieReviews(tmp_path / "root", raw_zip=other, log=False)
+
+
+def test_no_token_at_all_is_not_taken_for_all_of_them(small_zip, tmp_path):
+    MovieReviews(tmp_path / "root", raw_zip=small_zip, log=False)
+    with pytest.raises(ValueError, match="max_tokens must be positive, but is 0"):
+        MovieReviews(tmp_path / "root", max_tokens=0, log=False)
