@@ -291,7 +291,7 @@ def test_state_dict_pickle_and_reset(deep):
     assert changed == {
         "lin_qkv.shared.weight",
         "lin_out.weight",
-        "lin_position.lin.weight",
+        "lin_position.weight",
     }
 
 
@@ -479,8 +479,9 @@ def test_wrong_positions(deep):
         conv(x, deep, position=position, domain=torch.full((13,), 2))
 
 
-def test_compiles_at_most_twice_without_graph_breaks():
-    conv = HSAConv(5, 8, heads=2, position_dim=4)
+@pytest.mark.parametrize("num_domains", [1, 3])
+def test_compiles_at_most_twice_without_graph_breaks(num_domains):
+    conv = HSAConv(5, 8, heads=2, position_dim=4, num_domains=num_domains)
     torch._dynamo.reset()
     graphs = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(conv, fullgraph=True, dynamic=True, backend=graphs)
@@ -488,11 +489,13 @@ def test_compiles_at_most_twice_without_graph_breaks():
         parent = torch.tensor([-1, 0, 0] + [1] * n + [2] * (n + 3))
         h = SignalHierarchy.from_parents(parent)
         x, position = torch.randn(h.num_leaves, 5), torch.randn(h.num_nodes, 4)
+        domain = torch.arange(h.num_nodes) % num_domains
         weight = torch.randn(h.num_leaves, 8)
         grads = []
         for layer in (conv, compiled):
             conv.zero_grad()
-            (layer(x, h, position=position) * weight).sum().backward()
+            out = layer(x, h, position=position, domain=domain)
+            (out * weight).sum().backward()
             grads.append([p.grad.clone() for p in conv.parameters()])
         torch.testing.assert_close(*grads)
     assert graphs.frame_count <= 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch_geometric.nn.dense.linear import HeteroLinear, Linear
 
 from hsa_pyg.nn.leaf_features import check_dtype
 
@@ -41,17 +40,14 @@ class DomainLinear(torch.nn.Module):
         self.heads = heads
         self.head_channels = head_channels
         self.num_domains = num_domains
-        width = heads * head_channels
-        self.lin: Linear | HeteroLinear
-        if num_domains == 1:
-            self.lin = Linear(in_channels, width, bias=False)
-        else:
-            self.lin = HeteroLinear(in_channels, width, num_domains, bias=False)
+        self.weight = torch.nn.Parameter(
+            torch.empty(num_domains, in_channels, heads * head_channels)
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module."""
-        torch.nn.init.normal_(self.lin.weight, std=self.head_channels**-0.5)
+        torch.nn.init.normal_(self.weight, std=self.head_channels**-0.5)
 
     def forward(self, position: Tensor, domain: Tensor | None = None) -> Tensor:
         r"""Map positions.
@@ -70,16 +66,16 @@ class DomainLinear(torch.nn.Module):
                 f"'position' must have shape [num_nodes, {self.in_channels}], got "
                 f"{tuple(position.shape)}"
             )
-        check_dtype(position, self.lin.weight, "'position'")
-        if self.num_domains == 1 or position.size(0) == 0:
-            eps = position @ self._single_weight()
-        else:
-            eps = self.lin(position, self._check_domain(position, domain))
+        check_dtype(position, self.weight, "'position'")
+        if self.num_domains > 1:
+            # Each row moves to its domain's block of columns: one product for all
+            # domains, without sorting and without waiting for their sizes.
+            domain = self._check_domain(position, domain)
+            blocks = torch.arange(self.num_domains, device=domain.device)
+            own = (domain[:, None] == blocks).to(position.dtype)
+            position = (own[:, :, None] * position[:, None]).flatten(1)
+        eps = position @ self.weight.flatten(0, 1)
         return eps.view(-1, self.heads, self.head_channels)
-
-    def _single_weight(self) -> Tensor:
-        one = self.num_domains == 1
-        return self.lin.weight.t() if one else self.lin.weight[0]
 
     def _check_domain(self, position: Tensor, domain: Tensor | None) -> Tensor:
         if domain is not None and not isinstance(domain, Tensor):
@@ -97,7 +93,8 @@ class DomainLinear(torch.nn.Module):
                 f"'domain' is on {domain.device} and 'position' on {position.device}; "
                 "move one of them"
             )
-        # HeteroLinear would leave the rows of unknown domains unwritten.
+        if torch.compiler.is_compiling():
+            return domain  # values are not there yet; an unknown one gives zeros
         outside = (domain < 0) | (domain >= self.num_domains)
         if bool(outside.any()):
             raise ValueError(

@@ -79,7 +79,7 @@ def test_gradients_reach_every_domain_through_the_layer(site):
     for name, parameter in [*position.named_parameters(), *conv.named_parameters()]:
         assert parameter.grad.isfinite().all(), name
         assert parameter.grad.abs().sum() > 0, name
-    assert (conv.lin_position.lin.weight.grad.flatten(1).abs().sum(1) > 0).all()
+    assert (conv.lin_position.weight.grad.flatten(1).abs().sum(1) > 0).all()
 
 
 def test_double_precision_throughout(site):
