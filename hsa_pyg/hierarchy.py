@@ -35,8 +35,8 @@ class SignalHierarchy:
 
     It is built once per batch, reused by every layer, and never changed. All sizes
     describe the forest as it was given; for the computation chains of single children
-    are spliced out (hsa.md, property 6: they change nothing) and nodes without leaves
-    are left out.
+    are spliced out (they change nothing: docs/mathematics.md, property 6) and nodes
+    without leaves are left out.
 
     Build one by :meth:`from_parents` or :meth:`from_edge_index`.
 

@@ -1,4 +1,4 @@
-"""Theta as a matrix, from its definition (hsa.md, section 2): the tests' own oracle.
+"""Theta as a matrix, the tests' own oracle (docs/mathematics.md, section 2).
 
 It shares nothing with the library but the parent vector: block means are products with
 a dense indicator matrix, energies live in exp space, and nothing is kept from

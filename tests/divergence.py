@@ -1,4 +1,4 @@
-"""The problem that Theta solves (hsa.md, property 3), posed from the tree alone.
+"""The problem that Theta solves, from the tree alone (docs/mathematics.md, 3.3).
 
 A free number for every block of two siblings and for every leaf's own weight, rows that
 sum to 1, and sum_i KL(theta_i || softmax_i) to be made small.

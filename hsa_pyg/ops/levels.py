@@ -52,7 +52,7 @@ def add_downward(layout: FamilyLayout, value: Tensor) -> None:
 
 
 def energy_upward(layout: FamilyLayout, gain: Tensor, mass: Tensor) -> None:
-    r"""Complete ``gain`` = -phi in place (hsa.md, section 4, step 3).
+    r"""Complete ``gain`` = -phi in place (docs/mathematics.md, section 4, step 3).
 
     .. math:: -\phi(A) = \sum_B \frac{n_B}{n_A} \log(e^{-\phi(B)} + e^{L_B})
 

@@ -1,4 +1,4 @@
-"""Hierarchical self-attention in four passes (hsa.md, section 4).
+"""Hierarchical self-attention in four passes (docs/mathematics.md, section 4).
 
 Plain functions on plain tensors without autograd; :mod:`hsa_pyg.ops.library` makes one
 differentiable operator of them. Nothing here waits for the device: all sizes come from

@@ -1,4 +1,4 @@
-"""The definition of hierarchical self-attention, node by node (hsa.md, section 2).
+"""The definition of hierarchical self-attention (docs/mathematics.md, section 2).
 
 This is the oracle: it follows the recursion as it is written, in Python, from nothing
 but the parent vector, and lets autograd differentiate it. It is slow and stays so.

@@ -1,6 +1,6 @@
-"""What is true of hierarchical self-attention (hsa.md, section 3), by either backend.
+"""What is true of hierarchical self-attention (docs/mathematics.md, section 3).
 
-Float64, 1e-10 of the largest number unless a line says otherwise. Optimality is in
+By either backend, in float64, 1e-10 of the largest number unless a line says otherwise. Optimality is in
 test_optimality.py, growth in test_growth.py.
 """
 

@@ -1,4 +1,4 @@
-"""Positional embeddings of a child in its parent's domain (eps in hsa.md)."""
+"""Positional embeddings in the parent's domain (eps in docs/mathematics.md)."""
 
 from hsa_pyg.nn.positional.coordinates import (
     CoordinatePosition,

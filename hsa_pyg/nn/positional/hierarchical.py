@@ -29,8 +29,9 @@ _BY_NAME = {
 class HierarchicalPosition(torch.nn.Module):
     r"""Picks a child's positional embedding by the domain of its parent.
 
-    The result is :math:`\epsilon` of hsa.md, before the linear map per domain and layer
-    that :class:`~hsa_pyg.nn.HSAConv` applies. Roots and the members of sets have zeros.
+    The result is :math:`\epsilon` of docs/mathematics.md, before the linear map per
+    domain and layer that :class:`~hsa_pyg.nn.HSAConv` applies. Roots and the members of
+    sets have zeros.
 
     Args:
         domains: The domain of each internal node type: ``"sequence"``, ``"grid"``,
