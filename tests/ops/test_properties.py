@@ -1,7 +1,7 @@
 """What is true of hierarchical self-attention (docs/mathematics.md, section 3).
 
-By either backend, in float64, 1e-10 of the largest number unless a line says otherwise. Optimality is in
-test_optimality.py, growth in test_growth.py.
+By either backend, in float64, 1e-10 of the largest number unless a line says
+otherwise. Optimality is in test_optimality.py, growth in test_growth.py.
 """
 
 import pytest
