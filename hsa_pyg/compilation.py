@@ -14,7 +14,7 @@ from torch import Tensor
 
 #: Cost of one more bucket, in rows of a family: what a handful of kernel launches is
 #: worth. Only the trade between padding and launches depends on it, never a result.
-_BUCKET_COST = 128.0
+_BUCKET_COST = 256.0
 #: What a family costs in a padded bucket, where padding is masked and gathered.
 _PADDED_COST = 1.5
 
