@@ -53,14 +53,12 @@ def test_a_training_that_fails_is_named(tmp_path):
 def test_the_table_shows_what_was_measured():
     result = {
         "test_accuracy": 0.8125,
-        "val_accuracy": 0.75,
         "seconds_per_epoch": 12.34,
         "peak_memory": 900 * 2**20,
         "base_memory": 400 * 2**20,
         "parameters": 1_234_567,
     }
-    console = Console(width=200, record=True)
-    console.print(results_table({"HSA": result}))
+    console = Console(width=80, record=True)
+    console.print(results_table({"HSA, whole": result}))
     (row,) = (line for line in console.export_text().splitlines() if "HSA" in line)
-    cells = [cell.strip() for cell in row.strip("│").split("│")]
-    assert cells == ["HSA", "0.812", "0.750", "12.3", "900 MiB", "500 MiB", "1,234,567"]
+    assert " ".join(row.split()) == "HSA, whole 0.812 12.3 900 MiB 500 MiB 1,234,567"
