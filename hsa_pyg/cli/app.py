@@ -110,7 +110,7 @@ def demo(
     ),
     root: Root = Path("runs/data"),
     train_size: Annotated[int, typer.Option(min=2, help="Reviews to train on.")] = 600,
-    epochs: Annotated[int, typer.Option(min=1)] = 3,
+    epochs: Annotated[int, typer.Option(min=1)] = 2,
     seed: int = 0,
 ) -> None:
     """Train hierarchical and flat attention on film reviews and compare them.
