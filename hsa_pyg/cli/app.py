@@ -109,8 +109,8 @@ def demo(
         Path("runs/demo")
     ),
     root: Root = Path("runs/data"),
-    train_size: Annotated[int, typer.Option(min=2, help="Reviews to train on.")] = 600,
-    epochs: Annotated[int, typer.Option(min=1)] = 2,
+    train_size: Annotated[int, typer.Option(min=2, help="Reviews to train on.")] = 400,
+    epochs: Annotated[int, typer.Option(min=1)] = 3,
     seed: int = 0,
 ) -> None:
     """Train hierarchical and flat attention on film reviews and compare them.

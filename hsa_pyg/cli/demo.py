@@ -80,7 +80,7 @@ def run_demo(
             "--epochs": epochs,
             # Chosen for a few epochs on a few hundred reviews.
             "--batch-size": 8,
-            "--lr": 3e-3,
+            "--lr": 5e-3,
             "--seed": seed,
             "--root": root,
             "--out": folder,
