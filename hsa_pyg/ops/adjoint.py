@@ -29,8 +29,9 @@ class TreeGradients:
     """Gradients of what the passes along the tree take from the families."""
 
     gain: Tensor  #: [E, H] of -phi
-    mass: Tensor  #: [E, H] of L
     brought: Tensor  #: [E, H, W] of m
+    offset: Tensor  #: [E, H] of L, less <m, gradient of m>
+    leaf_offset: Tensor  #: [N, H] the same of the leaves of leaf-only families
     self_weight: Tensor  #: [X, H] weight of the own value of a mixed family's leaf
 
 
@@ -58,7 +59,7 @@ def backward(
     grad_mean = grad_entity[:count] / layout.internal_count.to(dtype)[:, None, None]
     levels.add_downward(layout, grad_mean)
     grads, grad_leaf_eps = _leaf_only_families(
-        call, q, k, v, saved, grad_y, tree.gain, grad_mean
+        call, q, k, v, saved, grad_y, tree.leaf_offset, grad_mean
     )
     own = grad_entity[count:-1] + grad_mean[layout.mixed_leaf_parent]
     parts = list(parts_of(own, q.size(2)))
@@ -103,35 +104,55 @@ def _along_tree(
     log_mu, log_send = levels.split(saved.gain, saved.mass[:-1].squeeze(-1))
     mu, send = log_mu.exp(), log_send.exp()
     kept = call.kept_leaves(log_mu[count:], 2)
-    grad_context, grad_weight = _collect(layout, grad_y, saved.leaf_context)
+    grad_context, grad_weight, worth_of_leaf = _collect(
+        layout, grad_y, saved.leaf_context
+    )
     own = (mixed_grad * mixed_v).sum(-1) * kept
     grad_context = torch.cat([grad_context, mixed_grad])
     grad_weight = torch.cat([grad_weight, own])
     worth = levels.contexts_transposed(
         layout, grad_context, grad_weight, mu, send, saved.brought[:-1]
     )
-    above = saved.log_weight.exp()[levels.entity_parent(layout)]
+    weight = saved.log_weight.exp()
+    above = weight[levels.entity_parent(layout)]
     above[:count].masked_fill_((layout.internal_parent < 0)[:, None], 0)
     turn = above * mu * send * (grad_weight - worth)
     gain, mass = turn.clone(), -turn
     gain[:count] += grad_gain
     levels.energy_transposed(layout, gain, mass, mu, send)
-    brought = (above * send)[..., None] * grad_context
-    return TreeGradients(gain, mass, brought, (above * mu)[count:] * kept)
+    sent = above * send
+    # -phi of a leaf-only family is the mean of its log-sum-exps.
+    share = gain[:count] / layout.internal_count.to(gain.dtype)[:, None]
+    share, weight = (
+        with_spare_rows(x, 1).index_select(0, layout.leaf_parent)
+        for x in (share, weight)
+    )
+    return TreeGradients(
+        gain=gain,
+        brought=sent[..., None] * grad_context,
+        offset=mass - sent * worth,
+        leaf_offset=share - weight * worth_of_leaf,
+        self_weight=(above * mu)[count:] * kept,
+    )
 
 
 def _collect(
     layout: FamilyLayout, grad_y: Tensor, leaf_context: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Gradients of ctx [F, H, W] and w [F, H] from the leaves right below."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of ctx [F, H, W] and w [F, H] from the leaves right below.
+
+    The third result, [N, H], is what each leaf adds to the gradient of w.
+    """
     count, (leaves, heads, width) = layout.internal_node.numel(), grad_y.shape
     grad_context = leaf_context.new_zeros(count + 1, heads, width)
     grad_weight = leaf_context.new_zeros(count + 1, heads)
+    worth = leaf_context.new_empty(leaves, heads)
     for rows in row_chunks(leaves, heads * width, grad_y.is_cuda):
         parent, grad = layout.leaf_parent[rows], grad_y[rows].to(leaf_context.dtype)
         grad_context.index_add_(0, parent, grad)
-        grad_weight.index_add_(0, parent, (grad * leaf_context[rows]).sum(-1))
-    return grad_context[:-1], grad_weight[:-1]
+        worth[rows] = (grad * leaf_context[rows]).sum(-1)
+    grad_weight.index_add_(0, layout.leaf_parent, worth)
+    return grad_context[:-1], grad_weight[:-1], worth
 
 
 def _mixed_families(
@@ -144,17 +165,15 @@ def _mixed_families(
     dtype, (entities, heads) = joined.dtype, tree.gain.shape
     entity = with_spare_rows(torch.cat([saved.mean, joined]), 1)
     grad_entity = torch.zeros_like(entity)
-    grad_brought = with_spare_rows(tree.brought, 1)
-    grad_mass = with_spare_rows(tree.mass[..., None], 1)
+    outer = [with_spare_rows(x, 1) for x in (tree.brought, tree.offset[..., None])]
     attention = call.family_attention(True, dtype)
     grad_eps = None
     if attention.eps is not None:
         grad_eps = torch.zeros_like(attention.eps, dtype=dtype)
-    held = (*parts_of(entity, width), saved.mass, saved.brought)
+    held = (*parts_of(entity, width), saved.mass, *outer)
     for tile in attention.tiles(entities, heads, entity.size(2)):
-        own = [tile.load(x, dtype) for x in held]
-        outer = [tile.load(x, dtype) for x in (grad_brought, grad_mass)]
-        *grads, pairs = attention.backward(tile, *_without_padding(tile, own, outer))
+        own = _without_padding(tile, [tile.load(x, dtype) for x in held])
+        *grads, pairs = attention.backward(tile, *own)
         tile.store(grad_entity, torch.cat(grads, -1))
         if grad_eps is not None and pairs is not None:
             tile.store(grad_eps, pairs)
@@ -168,13 +187,13 @@ def _leaf_only_families(
     v: Tensor,
     saved: Saved,
     grad_y: Tensor,
-    grad_gain: Tensor,
+    offset: Tensor,
     grad_mean: Tensor,
 ) -> tuple[list[Tensor], Tensor | None]:
     """Gradients of q, k, v and eps in leaf-only families, with a spare row each.
 
-    Rows of other leaves are not written. ``grad_mean`` [F, H, 2 D + W] is what every
-    leaf below a node gets through the means.
+    Rows of other leaves are not written. ``offset`` is that of :class:`TreeGradients`,
+    ``grad_mean`` [F, H, 2 D + W] what every leaf below a node gets through the means.
     """
     dtype, leaves, heads = saved.mean.dtype, q.size(0), q.size(1)
     weight = saved.log_weight.exp()
@@ -183,15 +202,11 @@ def _leaf_only_families(
     grad_eps = None
     if attention.eps is not None:
         grad_eps = with_spare_rows(torch.zeros_like(attention.eps, dtype=dtype), 1)
-    held = (q, k, v, saved.leaf_mass, saved.leaf_context)
+    held = (q, k, v, saved.leaf_mass, grad_y, offset[..., None])
     for tile in attention.tiles(leaves, heads, saved.mean.size(2)):
         own = [tile.load(x, dtype) for x in held]
-        outer = tile.load(grad_y, dtype) * weight[tile.family][:, :, None, None]
-        share = (grad_gain[tile.family] / tile.sizes())[:, :, None, None]
-        share = share.expand(-1, -1, tile.width, -1)
-        *parts, pairs = attention.backward(
-            tile, *_without_padding(tile, own, [outer, share])
-        )
+        own[4] = own[4] * weight[tile.family][:, :, None, None]
+        *parts, pairs = attention.backward(tile, *_without_padding(tile, own))
         shift = parts_of(grad_mean[tile.family][:, :, None], q.size(2))
         for grad, part, mean in zip(grads, parts, shift, strict=True):
             tile.store(grad, part.add_(mean))
@@ -200,20 +215,18 @@ def _leaf_only_families(
     return grads, grad_eps
 
 
-def _without_padding(
-    tile: Tile, own: list[Tensor], grads: list[Tensor]
-) -> list[Tensor]:
-    """q, k, v, mass, context and their gradients, where padded members play no part.
+def _without_padding(tile: Tile, own: list[Tensor]) -> list[Tensor]:
+    """q, k, v, mass and two gradients, where padded members play no part.
 
     A padded query repeats one of its family but sees that one's own column: weighed by
     its mass, a large score would overflow, and infinity times no gradient is NaN.
     """
     if tile.real is None:
-        return [*own, *grads]
+        return own
     padded = ~tile.real[:, None, :, None]
-    q, k, v, mass, context = own
+    q, k, v, mass, *grads = own
     mass = mass.masked_fill(padded, float("inf"))
-    return [q, k, v, mass, context, *(x.masked_fill(padded, 0) for x in grads)]
+    return [q, k, v, mass, *(x.masked_fill(padded, 0) for x in grads)]
 
 
 def _position_gradient(

@@ -228,9 +228,8 @@ class FamilyAttention:
         k: Tensor,
         v: Tensor,
         mass: Tensor,
-        context: Tensor,
         grad_context: Tensor,
-        grad_mass: Tensor,
+        offset: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Gradients of loaded q, k, v and eps; the weights are computed again.
 
@@ -240,15 +239,14 @@ class FamilyAttention:
             k: see q.
             v: see q.
             mass: log-sum-exp of the forward pass, [T, H, b, 1].
-            context: its context, [T, H, b, W].
             grad_context: [T, H, b, W]; 0 in padded members.
-            grad_mass: [T, H, b, 1]; 0 in padded members.
+            offset: gradient of the log-sum-exp less <context, grad_context>,
+                [T, H, b, 1]; 0 in padded members.
         """
         eps = None if self.eps is None else tile.load(self.eps, self.dtype)
         bias = self.key_bias(tile)
-        offset = (grad_context * context).sum(-1, keepdim=True)
-        offset = offset.neg_().add_(grad_mass)
-        grad_q, grad_k, grad_v = torch.empty_like(q), None, None
+        grads_q: list[Tensor] = []
+        grad_k, grad_v = None, None
         grad_eps = None if eps is None else torch.zeros_like(eps)
         for run in self.runs(tile, q.size(1)):
             weight = self.scores(q, k, eps, bias, run)
@@ -266,8 +264,9 @@ class FamilyAttention:
                 grad_eps[:, :, run] += torch.matmul(pairs, eps)
                 grad_eps += torch.matmul(pairs.transpose(2, 3), eps[:, :, run])
             grad_s *= self.scale
-            torch.matmul(grad_s, k, out=grad_q[:, :, run])
+            grads_q.append(torch.matmul(grad_s, k))
             grad_k = _accumulate(grad_k, grad_s.transpose(2, 3), q[:, :, run])
+        grad_q = grads_q[0] if len(grads_q) == 1 else torch.cat(grads_q, 2)
         return grad_q, grad_k, grad_v, grad_eps  # type: ignore[return-value]
 
 
