@@ -219,7 +219,11 @@ def _leaves(
     for rows in row_chunks(own.size(0), own.size(1) * own.size(2), own.is_cuda):
         parent = layout.leaf_parent[rows]
         outer = context.index_select(0, parent)
-        y[rows] = outer.addcmul_(weight.index_select(0, parent), own[rows])
+        share = weight.index_select(0, parent)
+        if y.dtype == own.dtype:
+            torch.addcmul(outer, share, own[rows], out=y[rows])
+        else:
+            y[rows] = outer.addcmul_(share, own[rows])
     return y
 
 
