@@ -27,7 +27,7 @@ from hsa_pyg.forest import (
     select_parent_edges,
 )
 
-__all__ = ["CHILD_OF", "EdgeType", "SignalHierarchy"]
+__all__ = ["CHILD_OF", "EdgeType", "SignalHierarchy", "check_is_hierarchy"]
 
 
 class SignalHierarchy:
@@ -343,3 +343,15 @@ class SignalHierarchy:
             f"roots={self.num_roots}, families={self.num_families}, "
             f"depth={self.max_depth}, branching={self.max_branching}{empty}{device})"
         )
+
+
+def check_is_hierarchy(value: object) -> None:
+    """Raise a TypeError that says what to pass, unless this is a hierarchy."""
+    if isinstance(value, SignalHierarchy):
+        return
+    remedy = "build one by SignalHierarchy.from_parents(parent)"
+    if hasattr(type(value), "hierarchy"):  # a signal; on the class, to compile nothing
+        remedy = "pass its .hierarchy"
+    raise TypeError(
+        f"hierarchy must be a SignalHierarchy, got {type(value).__name__}; {remedy}"
+    )

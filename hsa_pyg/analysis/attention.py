@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.hierarchy import SignalHierarchy, check_is_hierarchy
 from hsa_pyg.ops import family_weights
 
 #: Leaves up to which the matrix is built: its N^2 entries a head are 16 MiB of float32.
@@ -39,6 +39,7 @@ def attention_matrix(
         [H, N, N], row i the weights that leaf row i puts on all leaf rows.
 
     Raises:
+        TypeError: for a ``hierarchy`` that is none.
         ValueError: for shapes that do not fit, or more than ``MAX_LEAVES`` leaves.
 
     Example:
@@ -99,6 +100,7 @@ def _leaf_order(hierarchy: SignalHierarchy) -> tuple[Tensor, Tensor]:
 
 
 def _check(q: Tensor, k: Tensor, hierarchy: SignalHierarchy) -> None:
+    check_is_hierarchy(hierarchy)
     if q.dim() != 3 or q.shape != k.shape:
         raise ValueError(
             f"q {tuple(q.shape)} and k {tuple(k.shape)} must have the same shape "

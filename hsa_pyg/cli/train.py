@@ -6,6 +6,8 @@ import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.cli.sources import Source, load_source
 from hsa_pyg.integrations.lightning import SignalClassifier, SignalDataModule, pl
@@ -83,9 +85,12 @@ def train_model(
     )
     if not resume:
         _keep_settings(settings, out)
-    return fit_classifier(
-        classifier, data, out, settings.epochs, resume=resume, accelerator=device
-    )
+    try:
+        return fit_classifier(
+            classifier, data, out, settings.epochs, resume=resume, accelerator=device
+        )
+    except MisconfigurationException as error:  # for instance no such device
+        raise SettingsError(str(error)) from error
 
 
 def build_model(settings: Settings, source: Source) -> HSATransformer:

@@ -37,6 +37,9 @@ class NestedSignal(HeteroData):
     * ``pos``: [n, 1] or [n, 2], place in the parent's sequence or grid;
     * ``key``: [n] key of a child in a key-value parent.
 
+    :func:`torch.load` reads a saved signal with ``weights_only=True`` once ``hsa_pyg``
+    is imported.
+
     It is a :class:`~torch_geometric.data.HeteroData` in all else. (There as here a
     store refers to its signal weakly: keep ``sample = batch[0]`` in a variable before
     ``sample["word"].num_nodes``.)

@@ -128,8 +128,19 @@ class LeafEncoder(torch.nn.Module):
             vocab_sizes: Size of the vocabulary of every leaf type of token ids.
 
         Raises:
+            TypeError: if ``schema`` or ``vocab_sizes`` is something else.
             ValueError: if features are neither token ids with a vocabulary nor vectors.
         """
+        if not hasattr(schema, "leaf_types") or not hasattr(schema, "nodes"):
+            raise TypeError(
+                f"schema must be a Schema, got {type(schema).__name__}; pass "
+                "signal.schema, or hsa_pyg.data.union_schema(signals)"
+            )
+        if vocab_sizes is not None and not isinstance(vocab_sizes, Mapping):
+            raise TypeError(
+                f"vocab_sizes must be a dictionary {{leaf type: size}}, got "
+                f"{vocab_sizes!r}"
+            )
         vocab_sizes = dict(vocab_sizes or {})
         in_channels = {}
         for name in schema.leaf_types:

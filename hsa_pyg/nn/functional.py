@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hsa_pyg import ops
-from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.hierarchy import SignalHierarchy, check_is_hierarchy
 
 
 @overload
@@ -185,11 +185,7 @@ def _check_numbers(scale: float | None, dropout: float) -> None:
 
 
 def _check_inputs(q: Tensor, k: Tensor, v: Tensor, hierarchy: SignalHierarchy) -> None:
-    if not isinstance(hierarchy, SignalHierarchy):
-        raise TypeError(
-            f"hierarchy must be a SignalHierarchy, got {type(hierarchy).__name__}; "
-            "build one by SignalHierarchy.from_parents(parent)"
-        )
+    check_is_hierarchy(hierarchy)
     for name, x in (("q", q), ("k", k), ("v", v)):
         if not isinstance(x, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(x).__name__}")

@@ -215,15 +215,24 @@ class HSAConv(MessagePassing):
                 leaves under C together, so that
                 :math:`\theta_{ij} = \alpha_{CB} / n_C`; the self-loops of the leaves,
                 in the order of ``hierarchy.leaves``, come last. Dropout is left out.
+                (A dictionary of edges numbers the leaf types first, as in ``x``, then
+                the others as the edges name them; ``batch.hierarchy`` numbers the types
+                as ``batch.node_types`` does.)
             return_internal: Also return internal nodes: the mean of the output over
                 the leaves below (zero if there are none). A tensor then has one row
                 per node, [M, F_out], by node id; a dictionary has every node type.
 
         Raises:
             TypeError: for an argument of the wrong kind.
-            ValueError: for rows, widths, types, devices or dtypes that do not match.
+            ValueError: for rows, widths, types, devices or dtypes that do not match,
+                for edges of which none is ``child_of``, and for positions with edges.
         """
         if isinstance(hierarchy, Mapping):
+            if position is not None:
+                raise ValueError(
+                    "'position' has a row per node of a hierarchy, but a dictionary of "
+                    "edges does not say in which order: pass batch.hierarchy"
+                )
             types = self.in_channels if isinstance(self.in_channels, dict) else ()
             hierarchy = compile_edges(x, hierarchy, types)
         check_hierarchy(x, hierarchy)

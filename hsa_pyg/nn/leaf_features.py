@@ -42,6 +42,16 @@ def compile_edges(
     for name, rows in x.items():
         _check_is_tensor(rows, name)
     parent_edges = select_parent_edges(edge_index_dict)
+    if (
+        edge_index_dict
+        and not parent_edges
+        and any(rows.size(0) > 0 for rows in x.values())
+    ):
+        raise ValueError(
+            f"none of the edge types {list(edge_index_dict)} is a parent edge "
+            f"(child_type, {CHILD_OF!r}, parent_type), so every leaf would attend to "
+            "itself alone; name the relation so, or pass a SignalHierarchy"
+        )
     num_nodes = {name: rows.size(0) for name, rows in x.items()}
     num_nodes.update({name: 0 for name in leaf_types if name not in num_nodes})
     known = list(num_nodes)

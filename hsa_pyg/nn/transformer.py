@@ -268,6 +268,12 @@ class HSATransformer(torch.nn.Module):
                 "load whole signals by hsa_pyg.loader.DataLoader"
             )
         hierarchy = batch.hierarchy
+        if hierarchy.num_roots != batch.num_graphs:
+            raise ValueError(
+                f"{batch.num_graphs} signals have {hierarchy.num_roots} roots, but "
+                "each must be one tree; signal.validate() names what is not joined to "
+                "the rest by 'child_of' edges"
+            )
         x = self.dropout(self.encoder(batch.x_dict, hierarchy))
         position: dict[str, Tensor] = {}
         if self.position is not None:

@@ -108,3 +108,8 @@ def test_main_ends_with_a_sentence_instead_of_a_traceback(monkeypatch, capsys):
         main()
     assert stopped.value.code == 1
     assert capsys.readouterr().err.startswith("hsa-pyg: There is no data set")
+
+
+def test_a_device_that_is_not_there_is_one_sentence(run):
+    with pytest.raises(SettingsError, match="accelerator"):
+        run("train", "fake", "--epochs", "1", "--device", "tpu", *SMALL)

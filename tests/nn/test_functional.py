@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hsa_pyg import SignalHierarchy, hierarchical_attention
+from hsa_pyg import NestedSignal, SignalHierarchy, hierarchical_attention
 from tests.differentiation import differences, results, tensors_for
 from tests.forests import close, inputs, random_parents, side_by_side, star
 
@@ -301,3 +301,11 @@ def test_positions_of_another_dtype_do_not_change_that_of_the_output(hierarchy):
         *(x.detach().double() for x in held), hierarchy, position=position.double()
     )
     assert close(y.detach().double(), expected.detach(), 2**-8)
+
+
+def test_a_signal_in_place_of_its_hierarchy_is_told_apart():
+    x = torch.randn(3, 1, 4)
+    with pytest.raises(TypeError, match=r"got NestedSignal; pass its \.hierarchy"):
+        hierarchical_attention(x, x, x, NestedSignal())
+    with pytest.raises(TypeError, match=r"got list; build one by .*from_parents"):
+        hierarchical_attention(x, x, x, [-1, 0, 0])

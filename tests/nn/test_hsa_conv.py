@@ -499,3 +499,20 @@ def test_compiles_at_most_twice_without_graph_breaks(num_domains):
             grads.append([p.grad.clone() for p in conv.parameters()])
         torch.testing.assert_close(*grads)
     assert graphs.frame_count <= 2
+
+
+def test_positions_and_edges_do_not_say_which_row_is_which_node():
+    conv = HSAConv(5, 8, heads=2, position_dim=4)
+    x_dict = {"word": torch.randn(3, 5)}
+    parents = {("word", "child_of", "text"): torch.tensor([[0, 1, 2], [0, 0, 0]])}
+    with pytest.raises(ValueError, match=r"pass batch\.hierarchy"):
+        conv(x_dict, parents, position=torch.randn(4, 4))
+
+
+@pytest.mark.parametrize("relation", ["childof", "in"])
+def test_edges_without_parents_would_switch_attention_off(relation):
+    conv = HSAConv(5, 8, heads=2)
+    x_dict = {"word": torch.randn(3, 5)}
+    parents = {("word", relation, "text"): torch.tensor([[0, 1, 2], [0, 0, 0]])}
+    with pytest.raises(ValueError, match="attend to itself alone"):
+        conv(x_dict, parents)

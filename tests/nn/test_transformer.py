@@ -271,3 +271,29 @@ def test_wrong_arguments(batch):
     sampled["token"].num_sampled_nodes = [1, 1]
     with pytest.raises(ValueError, match="comes from a neighbour sampler"):
         transformer()(sampled)
+
+
+def test_a_signal_of_several_trees_is_refused():
+    signal = NestedSignal()
+    signal["text"].num_nodes = 1
+    signal["word"].x = torch.tensor([1, 2, 0])
+    signal["word", "in", "text"].edge_index = torch.tensor([[0, 1, 2], [0, 0, 0]])
+    model = HSATransformer.from_schema(signal.schema, 2, 8, vocab_sizes={"word": 3})
+    with pytest.raises(ValueError, match="1 signals have 4 roots"):
+        model(signal)
+
+
+@pytest.mark.parametrize(
+    ("schema", "vocab_sizes", "message"),
+    [([1], None, r"union_schema\(signals\)"), (None, 50, "schema must be a Schema")],
+)
+def test_what_is_no_schema_is_told_what_to_pass(schema, vocab_sizes, message):
+    with pytest.raises(TypeError, match=message):
+        HSATransformer.from_schema(schema, 2, 8, vocab_sizes=vocab_sizes)
+
+
+def test_vocabulary_sizes_are_by_leaf_type():
+    signal = NestedSignal()
+    signal["word"].x = torch.tensor([1, 2, 0])
+    with pytest.raises(TypeError, match="vocab_sizes must be a dictionary"):
+        HSATransformer.from_schema(signal.schema, 2, 8, vocab_sizes=50)
