@@ -7,6 +7,7 @@ from importlib.metadata import distribution, entry_points
 from pathlib import Path
 
 import pytest
+import torch
 
 import hsa_pyg
 
@@ -42,12 +43,24 @@ def test_the_readme_shows_exactly_the_two_commands():
 
 
 def test_the_readme_example_runs_and_has_the_shape_it_states():
-    (code,) = code_blocks("python")
+    code, _ = code_blocks("python")
     names = {}
     exec(code, names)
     assert list(names["x"].shape) == [5, 64]
     assert "# [5, 64]" in code
     names["x"].sum().backward()
+
+
+def test_the_readme_goes_from_raw_data_to_training():
+    _, code = code_blocks("python")
+    names = {}
+    exec(code, names)
+    assert names["batch"].num_graphs == 2
+    assert torch.isfinite(names["loss"])
+    # Both leaf types take part.
+    encoders = names["model"].encoder.encoders
+    for name in ("token", "patch"):
+        assert any(p.grad.abs().sum() > 0 for p in encoders[name].parameters())
 
 
 def test_the_files_that_the_readme_links_to_exist():

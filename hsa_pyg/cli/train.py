@@ -6,11 +6,14 @@ import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lightning.fabric.utilities.exceptions import MisconfigurationException
-
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.cli.sources import Source, load_source
-from hsa_pyg.integrations.lightning import SignalClassifier, SignalDataModule, pl
+from hsa_pyg.integrations.lightning import (
+    MisconfigurationException,
+    SignalClassifier,
+    SignalDataModule,
+    pl,
+)
 from hsa_pyg.integrations.training import TrainingResult, fit_classifier
 from hsa_pyg.loader import DataLoader
 from hsa_pyg.nn import HierarchicalPosition, HSATransformer

@@ -14,6 +14,7 @@ from hsa_pyg.integrations.batching import LengthGroupedSampler
 
 try:
     import lightning.pytorch as pl
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
     from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
     from torchmetrics import MetricCollection
     from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
@@ -22,6 +23,13 @@ except ImportError as error:
         "Training needs Lightning and torchmetrics, which are not installed: "
         'pip install "hsa-pyg[train]".'
     ) from error
+
+__all__ = [
+    "MisconfigurationException",
+    "SignalClassifier",
+    "SignalDataModule",
+    "pl",
+]
 
 Stage = Literal["train", "val", "test"]
 
