@@ -280,10 +280,9 @@ def bucket_families(
         widths = torch.tensor(bucket_widths(sizes.tolist(), counts.tolist())).to(size)
         width_of = widths[torch.searchsorted(sizes, size_of_kind)]
         by_width = torch.argsort(width_of, stable=True)
-        distinct, per_width = torch.unique(widths, return_inverse=False), []
-        per_width = torch.bincount(width_of, minlength=1)[distinct].tolist()
+        distinct, per_width = torch.unique(width_of, return_counts=True)
         at = 0
-        for width, number in zip(distinct.tolist(), per_width, strict=True):
+        for width, number in zip(distinct.tolist(), per_width.tolist(), strict=True):
             chosen = of_kind[by_width[at : at + number]]
             at += number
             column = torch.arange(width, device=slot.device)

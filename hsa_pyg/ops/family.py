@@ -85,6 +85,13 @@ class Tile:
         return torch.matmul(self.real[:, None, None].to(value.dtype), value).squeeze(2)
 
 
+def dropout_factors(like: Tensor, dropout: float, seed: int) -> Tensor:
+    """0 with probability ``dropout``, else 1 / (1 - dropout); a seed repeats them."""
+    generator = torch.Generator(like.device).manual_seed(seed)
+    kept = torch.empty_like(like).bernoulli_(1 - dropout, generator=generator)
+    return kept.div_(1 - dropout) if dropout < 1 else kept
+
+
 def _lines(x: Tensor) -> Tensor | None:
     """The heads of ``x`` [rows, H, D] as lines of a matrix, if that needs no copy."""
     rows, heads, channels = x.shape
@@ -196,11 +203,8 @@ class FamilyAttention:
         """Dropout's factors for a run of queries, the same at every call."""
         if self.dropout == 0.0:
             return None
-        generator = torch.Generator(like.device)
-        generator.manual_seed(self.seed + (tile.number << 24) + run.start)
-        kept = torch.empty_like(like)
-        kept.bernoulli_(1 - self.dropout, generator=generator)
-        return kept.div_(1 - self.dropout) if self.dropout < 1 else kept
+        seed = self.seed + (tile.number << 24) + run.start
+        return dropout_factors(like, self.dropout, seed)
 
     def forward(
         self, tile: Tile, q: Tensor, k: Tensor, v: Tensor

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hsa_pyg.compilation import SPARE_ROWS, FamilyLayout, with_spare_rows
 from hsa_pyg.ops import levels
-from hsa_pyg.ops.family import FamilyAttention
+from hsa_pyg.ops.family import FamilyAttention, dropout_factors
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,7 @@ class AttentionCall:
         """Dropout's factors for the self weights of some leaves, like ``like``."""
         if self.dropout == 0.0:
             return torch.ones_like(like)
-        generator = torch.Generator(like.device).manual_seed(self.seed * 4 + number)
-        kept = torch.empty_like(like)
-        kept.bernoulli_(1 - self.dropout, generator=generator)
-        return kept.div_(1 - self.dropout) if self.dropout < 1 else kept
+        return dropout_factors(like, self.dropout, self.seed * 4 + number)
 
     def self_scores(self, q: Tensor, k: Tensor, nodes: Tensor) -> Tensor:
         """s(i, i) of leaves, given their q, k [rows, H, D] and node ids: [rows, H]."""
