@@ -1,9 +1,10 @@
-"""Documents to signals: document > paragraph > sentence > token."""
+"""Documents to signals: document > section > block > paragraph > sentence > token."""
 
 from __future__ import annotations
 
 import numbers
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 
 from hsa_pyg.converters.assemble import assemble, encode_blocks
-from hsa_pyg.converters.blocks import parse_plain_text
+from hsa_pyg.converters.blocks import ParsedDocument
+from hsa_pyg.converters.document_schema import document_schema, text_schema
 from hsa_pyg.converters.formats import (
     SUFFIXES,
     check_format,
@@ -19,65 +21,72 @@ from hsa_pyg.converters.formats import (
     decode,
     detect_format,
 )
+from hsa_pyg.converters.images import PictureReader
+from hsa_pyg.converters.reading import Reader
 from hsa_pyg.converters.sentences import SentenceSplitter, sentence_splitter
 from hsa_pyg.converters.tokenization import as_text_encoder
-from hsa_pyg.data import Feature, NestedSignal, Schema
-from hsa_pyg.hierarchy import CHILD_OF
-
-_OFFSETS = {"span": Feature((2,), torch.long)}
-_CHILD = {**_OFFSETS, "pos": Feature((1,), torch.float)}
-
-DOCUMENT_SCHEMA = Schema(
-    nodes={
-        "document": _OFFSETS,
-        "paragraph": _CHILD,
-        "sentence": _CHILD,
-        "token": {**_CHILD, "x": Feature((), torch.long)},
-    },
-    edges=[
-        ("paragraph", CHILD_OF, "document"),
-        ("sentence", CHILD_OF, "paragraph"),
-        ("token", CHILD_OF, "sentence"),
-    ],
-)
-"""Types and attributes of every signal that this module makes."""
+from hsa_pyg.data import NestedSignal, Schema
 
 Label = int | float | Tensor
 
 
 class EmptyDocumentError(ValueError):
-    """A document has no token, so that its tree would have no leaf."""
+    """A document has no token and no picture, so that its tree would have no leaf."""
 
 
 class DocumentConverter:
     r"""Turns documents into signals, all with the same settings.
 
-    Every signal has the node types ``document``, ``paragraph``, ``sentence`` and
-    ``token``, one level each, also for a document of one paragraph:
+    A plain text has the node types ``document``, ``paragraph``, ``sentence`` and
+    ``token``, one level each, also for a document of one paragraph. A document in HTML,
+    Markdown or EPUB has these and
+
+    - ``section``: what stands below a heading, nested by its ``level`` (``[n]`` long);
+    - ``block``: a list, item, table, row, cell, quote or figure;
+    - ``image`` with ``size`` (``[n, 2]`` long, height and width in pixels), below the
+      first figure that shows it, and its leaves of type ``patch``; edges ``("block",
+      "shows", "image")`` lead from every figure to its picture.
+
+    All its types are there in each of them, empty where the document has no such node.
+    ``hsa_pyg.data.unify`` gives them to plain texts too. The attributes are
 
     - ``token.x``: token ids, ``[num_tokens]`` long;
-    - ``pos`` of paragraph, sentence and token: place in the parent, ``[n, 1]`` float,
-      counted from 0;
-    - ``span`` of all types: first character and the one after the last in the
-      document's text, ``[n, 2]`` long, so that
-      ``text[start:stop]`` is what the node stands for;
-    - ``y``: the label, if one was given; ``source``: name of the document.
+    - ``patch.x``: pixels in 0 to 1, ``[num_patches, width]`` float, see
+      :class:`~hsa_pyg.converters.PictureReader`;
+    - ``pos``: place in the parent, ``[n, 1]`` float, counted from 0; of patches and
+      quadrants row and column, ``[n, 2]``;
+    - ``role`` of paragraphs and blocks: ``[n]`` long, numbers of
+      ``hsa_pyg.converters.ROLES`` (``"heading"``, ``"caption"``, ``"list"``, ...);
+    - ``span`` of all types of text: first character and the one after the last in the
+      document's text, ``[n, 2]`` long, so that ``text[start:stop]`` is what the node
+      stands for;
+    - ``document.text``: a list of the one text that spans count in: the file's own for
+      plain text, what a reader sees for other formats;
+    - ``y``: the label, if one was given; ``source``: name of the document; ``dropped``:
+      a list of what was left out, ``(reason, count)``.
 
     Args:
-        tokenizer: A ``tokenizers.Tokenizer``, a fast tokenizer of transformers, or a
-            callable as :class:`~hsa_pyg.converters.TextEncoder` describes it. Without
-            one, :class:`~hsa_pyg.converters.HashedWords`.
+        tokenizer: A ``tokenizers.Tokenizer``, a fast tokenizer of transformers, a
+            callable as :class:`~hsa_pyg.converters.TextEncoder` describes it, or
+            ``"characters"``. Without one, :class:`~hsa_pyg.converters.HashedWords`.
         sentences: ``"prose"`` finds sentences in running text, ``"lines"`` takes one
             sentence a line; or a callable that gives the ``(start, stop)`` spans of
             the sentences of a paragraph.
         language: Language of the prose, as an ISO 639 code.
-        encoding: Encoding of files.
-        max_tokens: Keep the first so many tokens of a document; sentences and
-            paragraphs after them are left out. None keeps the whole document.
+        encoding: Encoding of files. None stands for UTF-8, and for what the file itself
+            declares in HTML and EPUB.
+        max_tokens: Keep the first so many tokens of a document; what comes after them
+            is left out. None keeps the whole document.
+        images: A :class:`~hsa_pyg.converters.PictureReader` for the pictures of HTML,
+            Markdown and EPUB; True stands for one with its defaults. False leaves the
+            pictures out, but not the words beside them.
+        main_content: Leave out navigation, advertisements and other boilerplate of web
+            pages.
+        keep_text: Keep the text in the signal.
 
     Raises:
         ValueError: If ``max_tokens`` is not positive or ``sentences`` is not known.
-        TypeError: If ``tokenizer`` is none of the above.
+        TypeError: If ``tokenizer`` or ``images`` is none of the above.
 
     Example:
         >>> convert = DocumentConverter()
@@ -94,8 +103,11 @@ class DocumentConverter:
         *,
         sentences: Literal["prose", "lines"] | SentenceSplitter = "prose",
         language: str = "en",
-        encoding: str = "utf-8",
+        encoding: str | None = None,
         max_tokens: int | None = None,
+        images: bool | PictureReader = True,
+        main_content: bool = False,
+        keep_text: bool = True,
     ) -> None:
         if max_tokens is not None and max_tokens < 1:
             raise ValueError(f"max_tokens must be positive, but is {max_tokens}.")
@@ -103,58 +115,132 @@ class DocumentConverter:
         self.split = sentence_splitter(sentences, language)
         self.encoding = encoding
         self.max_tokens = max_tokens
+        self.images = picture_reader(images)
+        self.main_content = main_content
+        self.keep_text = keep_text
+        self._reader = Reader(
+            self.split,
+            encoding=encoding,
+            pictures=self.images,
+            main_content=main_content,
+        )
 
-    def text(self, text: str, source: str = "", y: Label | None = None) -> NestedSignal:
-        """Convert a plain text.
+    def schema(self, format: str = "text") -> Schema:
+        """Schema of the signals that documents of ``format`` become."""
+        if format == "text":
+            return text_schema(self.keep_text)
+        width = None if self.images is None else self.images.width
+        tree = "grid" if self.images is None else self.images.tree
+        return document_schema(
+            patch_width=width, tree=tree, keep_text=self.keep_text
+        )
+
+    def text(
+        self,
+        text: str,
+        source: str = "",
+        y: Label | None = None,
+        format: str = "text",
+    ) -> NestedSignal:
+        """Convert a document that is at hand as a string.
 
         Args:
-            text: The text.
+            text: The document.
             source: Name of the document, kept in the signal and used in errors.
             y: Label of the document: an int becomes ``[1]`` long, a float ``[1]``
                 float, a tensor stays as it is.
+            format: ``"text"``, ``"html"`` or ``"markdown"``. Pictures that are files
+                cannot be found without a file and are left out.
 
         Raises:
             EmptyDocumentError: If the text has no token (a ValueError).
             TypeError: If the label is neither a number nor a tensor.
-            ValueError: If the text is no text: NUL characters, lone surrogates.
+            ValueError: If the text is no text: NUL characters, lone surrogates; or the
+                format is not known.
         """
         name = source or "<text>"
-        check_text(text, name)
-        document = parse_plain_text(text, self.split)
-        tokens = encode_blocks(document, text, self.encode, name, self.max_tokens)
-        if not any(len(found.ids) for found in tokens.values()):
-            raise EmptyDocumentError(
-                f"Document {name!r} is empty: none of its {len(text)} characters "
-                "gives a token, and a tree needs a leaf. Leave it out."
-            )
-        signal = assemble(document, tokens, DOCUMENT_SCHEMA)
-        signal.source = source
-        if y is not None:
-            signal.y = _label(y, name)
-        return signal
+        check_format(name, format)
+        check_text(text, name, format)
+        parsed = self._reader.parse_text(text, format, name)
+        return self.parsed(parsed, format, source, y)
 
     def file(
         self,
         path: str | os.PathLike[str],
         format: str | None = None,
         y: Label | None = None,
+        root: str | os.PathLike[str] | None = None,
     ) -> NestedSignal:
         """Convert a file; ``signal.source`` is its path.
 
         Args:
             path: The file.
-            format: Name of the format, ``"text"``; by default told from the suffix.
+            format: ``"text"``, ``"html"``, ``"markdown"`` or ``"epub"``; by default
+                told from the suffix.
             y: Label of the document.
+            root: Folder outside of which no picture is read; by default the file's own.
 
         Raises:
             FileNotFoundError: If there is no such file.
-            EmptyDocumentError: If the document has no token (a ValueError).
-            NotImplementedError: If the format has no reader yet.
+            EmptyDocumentError: If the document has no leaf (a ValueError).
             ValueError: If the format is not known or the file is not in ``encoding``.
         """
-        name = Path(path).as_posix()
-        check_format(name, format or detect_format(Path(path)))
-        return self.text(read_text(path, self.encoding), name, y)
+        path = Path(path)
+        name = path.as_posix()
+        format = check_format(name, format or detect_format(path))
+        parsed = self._reader.parse_file(path, format, name, root)
+        return self.parsed(parsed, format, name, y)
+
+    def parsed(
+        self,
+        parsed: ParsedDocument,
+        format: str,
+        source: str = "",
+        y: Label | None = None,
+    ) -> NestedSignal:
+        """Convert what a reader of documents made of one.
+
+        Args:
+            parsed: The tree of blocks and its text.
+            format: Format of the document, which decides the schema.
+            source: Name of the document.
+            y: Label of the document.
+        """
+        name = source or "<text>"
+        dropped = Counter(parsed.dropped)
+        tokens = encode_blocks(
+            parsed.block, parsed.text, self.encode, name, self.max_tokens, dropped
+        )
+        tree = "grid" if self.images is None else self.images.tree
+        signal = assemble(parsed.block, tokens, self.schema(format), tree)
+        if not any(signal[kind].x.size(0) for kind in signal.schema.leaf_types):
+            raise EmptyDocumentError(
+                f"Document {name!r} is empty: none of its {len(parsed.text)} visible "
+                "characters gives a token, and a tree needs a leaf. Leave it out."
+            )
+        if self.keep_text:
+            signal["document"].text = [parsed.text]
+        signal.source = source
+        signal.dropped = sorted(dropped.items())
+        if y is not None:
+            signal.y = _label(y, name)
+        return signal
+
+
+def picture_reader(images: bool | PictureReader) -> PictureReader | None:
+    """Return the reader that the converters' ``images`` argument asks for.
+
+    Raises:
+        TypeError: If it is neither a bool nor a reader.
+    """
+    if isinstance(images, PictureReader):
+        return images
+    if isinstance(images, bool):
+        return PictureReader() if images else None
+    raise TypeError(
+        f"images={images!r} is a {type(images).__name__}: pass True, False or a "
+        "PictureReader."
+    )
 
 
 def _label(y: Label, name: str) -> Tensor:
@@ -169,7 +255,7 @@ def _label(y: Label, name: str) -> Tensor:
 
 
 def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
-    """Return a document file's text exactly as the ``span`` of its signal counts it.
+    """Return a text file's text exactly as the ``span`` of its signal counts it.
 
     Line endings are kept and a byte order mark is taken off.
 
@@ -186,35 +272,46 @@ def from_document(
     *,
     sentences: Literal["prose", "lines"] | SentenceSplitter = "prose",
     language: str = "en",
-    encoding: str = "utf-8",
+    encoding: str | None = None,
     max_tokens: int | None = None,
+    images: bool | PictureReader = True,
+    main_content: bool = False,
+    keep_text: bool = True,
+    root: str | os.PathLike[str] | None = None,
     y: Label | None = None,
 ) -> NestedSignal:
-    r"""Convert one document: document > paragraph > sentence > token.
+    r"""Convert one document in plain text, HTML, Markdown or EPUB.
 
     Args:
         path_or_text: A ``pathlib.Path`` is a file. A string is a file if there is one
             of that name, and the text itself otherwise. (``DocumentConverter().text``
             takes every string for text.)
-        format: Name of the format, ``"text"``; by default told from the suffix.
+        format: ``"text"``, ``"html"``, ``"markdown"`` or ``"epub"``; by default told
+            from the suffix of a file, and ``"text"`` for a string.
         tokenizer: See :class:`DocumentConverter`, as for the arguments below.
         sentences: ``"prose"``, ``"lines"`` or a callable.
         language: Language of the prose.
         encoding: Encoding of the file.
         max_tokens: Keep the first so many tokens.
+        images: True, False or a :class:`~hsa_pyg.converters.PictureReader`.
+        main_content: Leave out the boilerplate of web pages.
+        keep_text: Keep the text in the signal.
+        root: Folder outside of which no picture is read; by default the file's own.
         y: Label of the document.
 
     Raises:
         FileNotFoundError: If there is no such file, also for a string that has no
             white space and ends like a document's name (``"report.txt"``).
         EmptyDocumentError: If the document has no token (a ValueError).
-        NotImplementedError: If the format has no reader yet.
         ValueError: If the format is not known or the file is not in ``encoding``.
 
     Example:
         >>> signal = from_document("It rained. We read.", y=1)
         >>> signal["sentence"].num_nodes, signal.hierarchy.num_leaves
         (2, 6)
+        >>> page = from_document("<h1>Rain</h1><p>It rained.", format="html")
+        >>> page["section"].level.tolist(), page["paragraph"].num_nodes
+        ([1], 2)
     """
     convert = DocumentConverter(
         tokenizer,
@@ -222,11 +319,13 @@ def from_document(
         language=language,
         encoding=encoding,
         max_tokens=max_tokens,
+        images=images,
+        main_content=main_content,
+        keep_text=keep_text,
     )
     if _names_file(path_or_text):
-        return convert.file(path_or_text, format, y)
-    check_format("<text>", format or "text")
-    return convert.text(os.fspath(path_or_text), y=y)
+        return convert.file(path_or_text, format, y, root)
+    return convert.text(os.fspath(path_or_text), y=y, format=format or "text")
 
 
 def _names_file(path_or_text: str | os.PathLike[str]) -> bool:

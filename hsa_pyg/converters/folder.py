@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from hsa_pyg.converters.document import DocumentConverter, EmptyDocumentError, Label
-from hsa_pyg.converters.formats import SUPPORTED, detect_format
+from hsa_pyg.converters.formats import detect_format
 from hsa_pyg.converters.sentences import SentenceSplitter
 from hsa_pyg.data import NestedSignal
 
@@ -100,7 +100,7 @@ def _find(
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
     readable = [
-        path for path in found if format is not None or detect_format(path) in SUPPORTED
+        path for path in found if format is not None or detect_format(path) is not None
     ]
     return readable, sorted(set(found) - set(readable))
 

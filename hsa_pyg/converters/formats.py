@@ -11,15 +11,17 @@ SUFFIXES = {
     ".text": "text",
     ".md": "markdown",
     ".markdown": "markdown",
+    ".mdown": "markdown",
     ".htm": "html",
     ".html": "html",
     ".xhtml": "html",
+    ".xht": "html",
     ".epub": "epub",
 }
 """File name suffix (lower case) to the name of the format."""
 
-SUPPORTED = frozenset({"text"})
-"""Formats that have a reader; the others of :data:`SUFFIXES` are planned."""
+FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
+"""Formats that documents are read from."""
 
 _BYTE_ORDER_MARKS = {
     "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
@@ -37,25 +39,19 @@ def detect_format(path: Path) -> str | None:
     return SUFFIXES.get(path.suffix.lower())
 
 
-def check_format(name: str, format: str | None) -> None:
-    """Raise an error that says what is supported unless ``format`` has a reader.
+def check_format(name: str, format: str | None) -> str:
+    """Return ``format`` if documents can be read from it.
 
     Args:
         name: Name of the document, for the error.
         format: Name of the format; None where it could not be told.
 
     Raises:
-        NotImplementedError: If the format is known but has no reader yet.
-        ValueError: If the format is not known.
+        ValueError: If the format is not known; says which ones are.
     """
-    if format in SUPPORTED:
-        return
-    supported = ", ".join(repr(known) for known in sorted(SUPPORTED))
-    if format in SUFFIXES.values():
-        raise NotImplementedError(
-            f"Document {name!r} is of the format {format!r}, which cannot be converted "
-            f"yet. Supported: {supported}; format='text' reads the file as plain text."
-        )
+    if format in FORMATS:
+        return format
+    supported = ", ".join(repr(known) for known in FORMATS)
     told = "unknown to the converter" if format is None else f"given as {format!r}"
     raise ValueError(
         f"The format of document {name!r} is {told}. "
@@ -95,14 +91,19 @@ def decode(content: bytes, name: str, encoding: str = "utf-8") -> str:
     return text.removeprefix("\ufeff")
 
 
-def check_text(text: str, name: str) -> None:
+def check_text(text: str, name: str, format: str = "text") -> None:
     """Raise unless ``text`` is Unicode text that parsers and tokenizers can take.
+
+    Args:
+        text: The text.
+        name: Name of the document, for errors.
+        format: Its format: HTML has a rule of its own for NUL characters.
 
     Raises:
         ValueError: If it holds a NUL character or a lone surrogate.
     """
     nul = text.find("\0")
-    if nul >= 0:
+    if nul >= 0 and format != "html":
         raise ValueError(
             f"Document {name!r} is no text: it holds a NUL at character {nul}. It is "
             "binary data, or in another encoding: pass encoding= (such as 'utf-16')."
