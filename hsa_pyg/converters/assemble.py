@@ -20,6 +20,7 @@ from hsa_pyg.hierarchy import CHILD_OF
 
 SENTENCE = "sentence"
 TOKEN = "token"
+BEYOND = "tokens beyond max_tokens"
 TreeOfPatches = Literal["grid", "quadtree"]
 
 
@@ -95,7 +96,7 @@ def encode_blocks(
         _check_tokens(ids, spans, block, name)
         if room is not None:
             if dropped is not None and len(ids) > room:
-                dropped["tokens beyond max_tokens"] += len(ids) - room
+                dropped[BEYOND] += len(ids) - room
             if room == 0:
                 continue
             ids, spans = ids[:room], spans[:room]
@@ -134,9 +135,10 @@ class SignalBuilder:
     has its place among its siblings in ``pos`` (``[n, 1]``, counted from 0; patches and
     quadrants ``[n, 2]``), if the schema gives its type one.
 
-    A picture is stored once: below the figure that shows it, below the first of them if
-    several figures of one document show it, and below the root of a website if several
-    pages do. Edges ``("block", "shows", "image")`` lead from each figure to its picture.
+    A picture is stored once: below the figure that shows it, below the first of them
+    if several figures of one document show it, and below the root of a website if
+    several pages do. Edges ``("block", "shows", "image")`` lead from each figure to its
+    picture.
 
     Args:
         schema: Schema of the signal: it names every type that may occur.
@@ -163,20 +165,24 @@ class SignalBuilder:
         document: Block,
         tokens: dict[Block, EncodedText],
         parent: tuple[str, int] | None = None,
+        cut: bool = False,
     ) -> int:
         """Add a document's blocks, tokens and pictures.
 
         Args:
             document: Root of the tree of blocks.
-            tokens: Tokens of its sentences, as of :func:`encode_blocks`. If they end
-                before the document does, what starts after the last of these sentences
-                is left out.
+            tokens: Tokens of its sentences, as of :func:`encode_blocks`.
             parent: Type and number of the node that the root belongs to.
+            cut: Whether not all tokens were kept: what starts after the last kept
+                sentence is then left out, pictures too. It goes without saying if
+                sentences are missing.
 
         Returns:
             The number of the root among the nodes of its type.
         """
-        cut = sum(block.kind == SENTENCE for block in walk(document)) > len(tokens)
+        cut = cut or sum(block.kind == SENTENCE for block in walk(document)) > len(
+            tokens
+        )
         last_start = max((block.start for block in tokens), default=-1)
         root = self._add(document, 0, parent)
         stack = [(document, root)]
@@ -297,7 +303,9 @@ class SignalBuilder:
             columns = self._columns[node_type]
             for quadrant in parents.tolist():
                 above = ("quadrant", first_quadrant + quadrant)
-                columns.link(columns.number, ("image", image) if quadrant < 0 else above)
+                columns.link(
+                    columns.number, ("image", image) if quadrant < 0 else above
+                )
                 columns.number += 1
             columns.positions.extend(positions.flatten().tolist())
 
@@ -307,6 +315,7 @@ def assemble(
     tokens: dict[Block, EncodedText],
     schema: Schema,
     tree: TreeOfPatches = "grid",
+    cut: bool = False,
 ) -> NestedSignal:
     """Build the signal of one document: see :class:`SignalBuilder`.
 
@@ -315,9 +324,10 @@ def assemble(
         tokens: Tokens of its sentences, as of :func:`encode_blocks`.
         schema: Schema of the signal: it names every type that may occur.
         tree: How the patches of a picture are nested.
+        cut: Whether not all tokens were kept.
     """
     builder = SignalBuilder(schema, tree)
-    builder.add_document(document, tokens)
+    builder.add_document(document, tokens, cut=cut)
     return builder.signal()
 
 

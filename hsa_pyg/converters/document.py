@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from hsa_pyg.converters.assemble import assemble, encode_blocks
+from hsa_pyg.converters.assemble import BEYOND, assemble, encode_blocks
 from hsa_pyg.converters.blocks import ParsedDocument
 from hsa_pyg.converters.document_schema import document_schema, text_schema
 from hsa_pyg.converters.formats import (
@@ -131,9 +131,7 @@ class DocumentConverter:
             return text_schema(self.keep_text)
         width = None if self.images is None else self.images.width
         tree = "grid" if self.images is None else self.images.tree
-        return document_schema(
-            patch_width=width, tree=tree, keep_text=self.keep_text
-        )
+        return document_schema(patch_width=width, tree=tree, keep_text=self.keep_text)
 
     def text(
         self,
@@ -185,11 +183,33 @@ class DocumentConverter:
             EmptyDocumentError: If the document has no leaf (a ValueError).
             ValueError: If the format is not known or the file is not in ``encoding``.
         """
-        path = Path(path)
-        name = path.as_posix()
-        format = check_format(name, format or detect_format(path))
-        parsed = self._reader.parse_file(path, format, name, root)
-        return self.parsed(parsed, format, name, y)
+        name = Path(path).as_posix()
+        format = check_format(name, format or detect_format(Path(path)))
+        return self.parsed(self.read(path, format, root), format, name, y)
+
+    def read(
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        root: str | os.PathLike[str] | None = None,
+    ) -> ParsedDocument:
+        """Read a file without tokenizing it, for instance to count its words.
+
+        Args:
+            path: The file.
+            format: Its format; by default told from the suffix.
+            root: Folder outside of which no picture is read; by default the file's own.
+
+        Returns:
+            The tree of its blocks and, as ``text``, what a reader sees of it.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            ValueError: If the format is not known or the file is not in ``encoding``.
+        """
+        name = Path(path).as_posix()
+        format = check_format(name, format or detect_format(Path(path)))
+        return self._reader.parse_file(Path(path), format, name, root)
 
     def parsed(
         self,
@@ -207,13 +227,14 @@ class DocumentConverter:
             y: Label of the document.
         """
         name = source or "<text>"
+        schema = self.schema(format)
         dropped = Counter(parsed.dropped)
         tokens = encode_blocks(
             parsed.block, parsed.text, self.encode, name, self.max_tokens, dropped
         )
         tree = "grid" if self.images is None else self.images.tree
-        signal = assemble(parsed.block, tokens, self.schema(format), tree)
-        if not any(signal[kind].x.size(0) for kind in signal.schema.leaf_types):
+        signal = assemble(parsed.block, tokens, schema, tree, BEYOND in dropped)
+        if not any(signal[kind].x.size(0) for kind in schema.leaf_types):
             raise EmptyDocumentError(
                 f"Document {name!r} is empty: none of its {len(parsed.text)} visible "
                 "characters gives a token, and a tree needs a leaf. Leave it out."
@@ -326,6 +347,31 @@ def from_document(
     if _names_file(path_or_text):
         return convert.file(path_or_text, format, y, root)
     return convert.text(os.fspath(path_or_text), y=y, format=format or "text")
+
+
+def from_html(
+    path_or_html: str | os.PathLike[str], tokenizer: Any = None, **settings: Any
+) -> NestedSignal:
+    r"""Convert one page: :func:`from_document` with ``format="html"``.
+
+    Pages that link to one another are converted by
+    :func:`~hsa_pyg.converters.from_website`.
+
+    Args:
+        path_or_html: A file, or the HTML itself.
+        tokenizer: See :class:`DocumentConverter`.
+        **settings: As of :func:`from_document`.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        EmptyDocumentError: If nothing is to be seen on the page (a ValueError).
+
+    Example:
+        >>> page = from_html("<ul><li>It rained.<li>We read.</ul>")
+        >>> [ROLES[role] for role in page["block"].role.tolist()]
+        ['list', 'item', 'item']
+    """
+    return from_document(path_or_html, "html", tokenizer, **settings)
 
 
 def _names_file(path_or_text: str | os.PathLike[str]) -> bool:

@@ -12,8 +12,9 @@ from tqdm import tqdm
 
 from hsa_pyg.converters.document import DocumentConverter, EmptyDocumentError, Label
 from hsa_pyg.converters.formats import detect_format
+from hsa_pyg.converters.images import PictureReader
 from hsa_pyg.converters.sentences import SentenceSplitter
-from hsa_pyg.data import NestedSignal
+from hsa_pyg.data import NestedSignal, unify
 
 
 def from_documents(
@@ -24,28 +25,38 @@ def from_documents(
     labels: Literal["folder"] | Callable[[Path], Label] | None = None,
     sentences: Literal["prose", "lines"] | SentenceSplitter = "prose",
     language: str = "en",
-    encoding: str = "utf-8",
+    encoding: str | None = None,
     max_tokens: int | None = None,
+    images: bool | PictureReader = True,
+    main_content: bool = False,
+    keep_text: bool = True,
     progress: bool = True,
 ) -> list[NestedSignal]:
     r"""Convert the documents of a folder, or a list of files.
 
     A folder is searched with its subfolders, in sorted order; names that start with a
-    dot are left alone. Documents without a token are left out, and so are files of a
-    folder whose format has no reader: one warning names them all.
+    dot are left alone. Documents without a leaf are left out, and so are files of a
+    folder whose format has no reader: one warning names them all. Documents of unlike
+    formats get all the types of the richer ones, so that they can be batched.
 
     Args:
         paths_or_folder: A folder, or the files themselves.
-        format: Format of all the files, ``"text"``; by default told from each suffix.
+        format: Format of all the files, ``"text"``, ``"html"``, ``"markdown"`` or
+            ``"epub"``; by default told from each suffix.
         tokenizer: See :class:`~hsa_pyg.converters.DocumentConverter`, as for the
             arguments below. To train one on the files:
-            ``train_word_tokenizer(read_text(path) for path in paths)``.
+            ``train_word_tokenizer(DocumentConverter().read(path).text for path in
+            paths)``.
         labels: ``"folder"`` numbers the names of the folders that the documents lie
             in, sorted (``neg``, ``pos``: 0, 1); a callable gives the label of a path.
         sentences: ``"prose"``, ``"lines"`` or a callable.
         language: Language of the prose.
         encoding: Encoding of the files.
         max_tokens: Keep the first so many tokens of each document.
+        images: True, False or a :class:`~hsa_pyg.converters.PictureReader`. No picture
+            is read from outside of the folder, or of a listed file's own folder.
+        main_content: Leave out the boilerplate of web pages.
+        keep_text: Keep the texts in the signals.
         progress: Show a progress bar.
 
     Returns:
@@ -53,8 +64,8 @@ def from_documents(
 
     Raises:
         FileNotFoundError: If a file or the folder does not exist.
-        NotImplementedError: If a listed file's format has no reader yet.
-        ValueError: If no document is left, or one is not in ``encoding``.
+        ValueError: If no document is left, a listed file's format is not known, or a
+            document is not in ``encoding``.
     """
     convert = DocumentConverter(
         tokenizer,
@@ -62,13 +73,17 @@ def from_documents(
         language=language,
         encoding=encoding,
         max_tokens=max_tokens,
+        images=images,
+        main_content=main_content,
+        keep_text=keep_text,
     )
     paths, unreadable = _find(paths_or_folder, format)
     label_of = _label_function(labels, paths)
+    root = paths_or_folder if isinstance(paths_or_folder, str | os.PathLike) else None
     signals, empty = [], []
     for path in tqdm(paths, desc="Converting", unit="doc", disable=not progress):
         try:
-            signals.append(convert.file(path, format, label_of(path)))
+            signals.append(convert.file(path, format, label_of(path), root))
         except EmptyDocumentError:
             empty.append(path)
     _warn_skipped(empty, unreadable)
@@ -77,7 +92,7 @@ def from_documents(
             f"There is no document to convert in {paths_or_folder!r}: "
             f"{len(empty)} empty, {len(unreadable)} of unsupported formats."
         )
-    return signals
+    return unify(signals)
 
 
 def _find(

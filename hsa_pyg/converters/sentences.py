@@ -25,11 +25,11 @@ def sentence_splitter(
         ImportError: If ``"prose"`` is asked for and sentencex is not installed.
     """
     if callable(sentences):
-        return _checked(sentences)
+        return _CheckedSplitter(sentences)
     if sentences == "lines":
         return split_lines
     if sentences == "prose":
-        return _prose_splitter(language)
+        return _ProseSplitter(language)
     raise ValueError(
         f"sentences={sentences!r} is not known: use 'prose', 'lines' or a callable "
         "that gives the (start, stop) spans of the sentences of a paragraph."
@@ -46,34 +46,44 @@ def split_lines(paragraph: str) -> list[tuple[int, int]]:
     return list(_trimmed(paragraph, _line_spans(paragraph)))
 
 
-def _prose_splitter(language: str) -> SentenceSplitter:
-    # Why sentencex: it is maintained (Wikimedia), carries its rules inside the wheel
-    # (NLTK's punkt downloads its model at run time), gives exact character spans whose
-    # concatenation is the text (syntok loses white space, blingfire rewrites it), and
-    # splits 200 reviews in 0.01 s where pysbd takes 3 s.
-    try:
-        from sentencex import get_sentence_boundaries
-    except ImportError as error:
-        raise ImportError(
-            "Splitting prose into sentences needs sentencex: "
-            'pip install "hsa-pyg[text]" (or pass sentences="lines").'
-        ) from error
+# Classes rather than closures: converters travel to the workers of a DataLoader.
+class _ProseSplitter:
+    """Finds sentences in running text."""
 
-    def split(paragraph: str) -> list[tuple[int, int]]:
+    def __init__(self, language: str) -> None:
+        # Why sentencex: it is maintained (Wikimedia), carries its rules inside the
+        # wheel (NLTK's punkt downloads its model at run time), gives exact character
+        # spans whose concatenation is the text (syntok loses white space, blingfire
+        # rewrites it), and splits 200 reviews in 0.01 s where pysbd takes 3 s.
+        try:
+            import sentencex
+        except ImportError as error:
+            raise ImportError(
+                "Splitting prose into sentences needs sentencex: "
+                'pip install "hsa-pyg[text]" (or pass sentences="lines").'
+            ) from error
+        self.language = language
+        self._boundaries = sentencex.get_sentence_boundaries
+
+    def __call__(self, paragraph: str) -> list[tuple[int, int]]:
         spans = (
             (boundary["start_index"], boundary["end_index"])
-            for boundary in get_sentence_boundaries(language, paragraph)
+            for boundary in self._boundaries(self.language, paragraph)
         )
         return list(_trimmed(paragraph, spans))
 
-    return split
+    def __reduce__(self) -> tuple[type[_ProseSplitter], tuple[str]]:
+        return type(self), (self.language,)
 
 
-def _checked(split: SentenceSplitter) -> SentenceSplitter:
-    """Wrap a user's splitter, so that a wrong span is an error and never lost text."""
+class _CheckedSplitter:
+    """A user's splitter, whose wrong spans are an error and never lost text."""
 
-    def checked(paragraph: str) -> list[tuple[int, int]]:
-        spans = [(int(start), int(stop)) for start, stop in split(paragraph)]
+    def __init__(self, split: SentenceSplitter) -> None:
+        self.split = split
+
+    def __call__(self, paragraph: str) -> list[tuple[int, int]]:
+        spans = [(int(start), int(stop)) for start, stop in self.split(paragraph)]
         covered = 0
         for start, stop in [*spans, (len(paragraph), len(paragraph))]:
             if not covered <= start <= stop <= len(paragraph):
@@ -90,8 +100,6 @@ def _checked(split: SentenceSplitter) -> SentenceSplitter:
                 )
             covered = stop
         return spans
-
-    return checked
 
 
 def _line_spans(text: str) -> Iterator[tuple[int, int]]:

@@ -48,14 +48,23 @@ def as_text_encoder(tokenizer: Any) -> TextEncoder:
 
     Args:
         tokenizer: A ``tokenizers.Tokenizer``, a fast tokenizer of transformers, a
-            :class:`TextEncoder`, or None for :class:`HashedWords`.
+            :class:`TextEncoder`, ``"characters"`` for :class:`Characters`, or None for
+            :class:`HashedWords`.
 
     Raises:
+        ValueError: If it is another string.
         TypeError: If it is none of these, or a slow tokenizer of transformers, which
             cannot tell where in the text a token stands.
     """
     if tokenizer is None:
         return HashedWords()
+    if isinstance(tokenizer, str):
+        if tokenizer == "characters":
+            return Characters()
+        raise ValueError(
+            f"tokenizer={tokenizer!r} is not known: use 'characters', or load one, for "
+            "instance by tokenizers.Tokenizer.from_file(...)."
+        )
     # transformers' tokenizers are callable too, so they are told apart first.
     if hasattr(tokenizer, "backend_tokenizer") or hasattr(tokenizer, "is_fast"):
         if not getattr(tokenizer, "is_fast", False):
@@ -140,6 +149,50 @@ class HashedWords:
         # crc32, since Python's own hash differs from process to process.
         ids = [zlib.crc32(word.encode()) % self.vocab_size for word, _, _ in splits]
         return EncodedText(ids, [span for _, span, _ in splits])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(vocab_size={self.vocab_size})"
+
+
+class Characters:
+    """One token a character, white space included.
+
+    The characters of ASCII and Latin-1 have their code points for ids; all others share
+    the ids from 256 on by a hash, as the words of :class:`HashedWords` do.
+
+    Args:
+        vocab_size: Number of ids; ids are ``0 .. vocab_size - 1``.
+
+    Raises:
+        ValueError: If ``vocab_size`` is not greater than 256.
+
+    Example:
+        >>> Characters()(["Hi!"])
+        [EncodedText(ids=[72, 105, 33], spans=[(0, 1), (1, 2), (2, 3)])]
+    """
+
+    def __init__(self, vocab_size: int = 4_096) -> None:
+        if vocab_size <= 256:
+            raise ValueError(
+                f"vocab_size must be greater than 256, but is {vocab_size}."
+            )
+        self.vocab_size = vocab_size
+
+    def __call__(self, texts: Sequence[str], /) -> list[EncodedText]:
+        """Encode each text."""
+        return [
+            EncodedText(
+                [self._id(character) for character in text],
+                [(place, place + 1) for place in range(len(text))],
+            )
+            for text in texts
+        ]
+
+    def _id(self, character: str) -> int:
+        code = ord(character)
+        if code < 256:
+            return code
+        return 256 + zlib.crc32(character.encode()) % (self.vocab_size - 256)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(vocab_size={self.vocab_size})"

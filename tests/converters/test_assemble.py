@@ -1,10 +1,13 @@
+from collections import Counter
+
 import pytest
 import torch
 
 from hsa_pyg.converters import EncodedText
-from hsa_pyg.converters.assemble import assemble, encode_blocks
-from hsa_pyg.converters.blocks import Block, parse_plain_text
-from hsa_pyg.converters.document import DOCUMENT_SCHEMA
+from hsa_pyg.converters.assemble import BEYOND, SignalBuilder, assemble, encode_blocks
+from hsa_pyg.converters.blocks import ROLES, Block, Picture, parse_plain_text
+from hsa_pyg.converters.document_schema import document_schema, text_schema
+from hsa_pyg.converters.images import Patches
 from hsa_pyg.converters.sentences import split_lines
 from hsa_pyg.data import Feature, Schema
 
@@ -28,7 +31,7 @@ TEXT = "a bb\nccc\n\n dddd eeeee\nf g\n"
 def signal_of(text, encode=words, max_tokens=None):
     document = parse_plain_text(text, split_lines)
     tokens = encode_blocks(document, text, encode, "a.txt", max_tokens)
-    return assemble(document, tokens, DOCUMENT_SCHEMA)
+    return assemble(document, tokens, text_schema(keep_text=False))
 
 
 def parents(signal, child, parent):
@@ -145,3 +148,108 @@ def test_a_tokenizer_that_loses_a_text_or_a_span_is_an_error():
 def test_tokens_that_are_none_of_the_text(token, span, error, message):
     with pytest.raises(error, match=message):
         signal_of(TEXT, lambda texts: [EncodedText([token], [span]) for _ in texts])
+
+
+def picture(key, rows=1, cols=1, height=16, width=16):
+    x = torch.full((rows * cols, 4), float(ord(key)))
+    return Picture(key, Patches(x, rows, cols, height, width))
+
+
+def figure(shown, start=0):
+    return Block("block", start, start, role="figure", picture=shown)
+
+
+def page_of(*figures):
+    return Block("page", 0, 0, figures)
+
+
+def site_of(pages, tree="grid"):
+    schema = document_schema(
+        root="page", patch_width=4, tree=tree, website=True, keep_text=False
+    )
+    schema.nodes["page"] = {"span": schema.nodes["page"]["span"]}
+    builder = SignalBuilder(schema, tree)
+    site = builder.add_root("website")
+    for page in pages:
+        builder.add_document(page, {}, parent=("website", site))
+    signal = builder.signal()
+    signal.validate()
+    return signal
+
+
+def test_a_picture_of_one_page_hangs_from_the_first_figure_that_shows_it():
+    signal = site_of([page_of(), page_of(figure(picture("a")), figure(picture("a")))])
+    assert signal["image"].num_nodes == 1
+    assert signal["image", "child_of", "block"].edge_index.tolist() == [[0], [0]]
+    assert signal["image", "child_of", "website"].edge_index.numel() == 0
+    assert signal["block", "shows", "image"].edge_index.tolist() == [[0, 1], [0, 0]]
+
+
+def test_a_picture_of_several_pages_hangs_from_the_website():
+    own, logo = picture("o", 2, 3, 20, 40), picture("l")
+    pages = [page_of(figure(logo), figure(own)), page_of(figure(logo))]
+    signal = site_of(pages)
+    assert signal["image"]["size"].tolist() == [[16, 16], [20, 40]]
+    assert signal["image", "child_of", "website"].edge_index.tolist() == [[0], [0]]
+    assert signal["image", "child_of", "block"].edge_index.tolist() == [[1], [1]]
+    shows = signal["block", "shows", "image"].edge_index
+    assert shows.tolist() == [[0, 2, 1], [0, 0, 1]]
+    patches = signal["patch", "child_of", "image"].edge_index
+    assert patches.tolist() == [list(range(7)), [0] + [1] * 6]
+    assert signal["patch"].x[:, 0].tolist() == [ord("l")] + [ord("o")] * 6
+    grid = [[row, col] for row in range(2) for col in range(3)]
+    assert signal["patch"].pos.tolist() == [[0, 0], *grid]
+
+
+def test_quadrants_of_several_pictures_keep_to_their_own():
+    pages = [page_of(figure(picture(key, 4, 4))) for key in "ab"]
+    signal = site_of(pages, tree="quadtree")
+    assert signal["quadrant"].num_nodes == 8
+    quadrants = signal["quadrant", "child_of", "image"].edge_index
+    assert quadrants.tolist() == [list(range(8)), [0] * 4 + [1] * 4]
+    patch, quadrant = signal["patch", "child_of", "quadrant"].edge_index
+    image = quadrants[1][quadrant]
+    assert (signal["patch"].x[patch, 0] == image + ord("a")).all()
+    assert quadrant.bincount().tolist() == [4] * 8
+
+
+def test_the_picture_of_a_figure_is_its_first_child():
+    words_beside = Block("paragraph", 0, 3, [Block("sentence", 0, 3)], role="alt")
+    shown = figure(picture("a"))
+    shown.children = [words_beside]
+    document = Block("document", 0, 3, [shown])
+    tokens = encode_blocks(document, "a b", words, "a.html")
+    signal = assemble(document, tokens, document_schema(patch_width=4, keep_text=False))
+    assert signal["image"].pos.tolist() == [[0]]
+    assert signal["paragraph"].pos.tolist() == [[1]]
+    assert ROLES[int(signal["paragraph"].role)] == "alt"
+    assert ROLES[int(signal["block"].role)] == "figure"
+
+
+def test_truncation_leaves_out_the_pictures_behind_the_last_token():
+    text = "a b\nc d"
+    paragraphs = [
+        Block("paragraph", start, start + 3, [Block("sentence", start, start + 3)])
+        for start in (0, 4)
+    ]
+    document = Block(
+        "document",
+        0,
+        7,
+        [
+            figure(picture("a")),
+            paragraphs[0],
+            figure(picture("b"), 3),
+            paragraphs[1],
+            figure(picture("c"), 7),
+        ],
+    )
+    schema = document_schema(patch_width=4, keep_text=False)
+    for max_tokens, images in ((None, 3), (4, 3), (3, 2), (2, 1), (1, 1)):
+        dropped = Counter()
+        tokens = encode_blocks(document, text, words, "a.html", max_tokens, dropped)
+        signal = assemble(document, tokens, schema, cut=bool(dropped))
+        signal.validate()
+        assert signal["image"].num_nodes == images
+        left_out = 4 - len(signal["token"].x)
+        assert dropped[BEYOND] == left_out

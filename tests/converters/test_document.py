@@ -4,15 +4,19 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
+from torch_geometric.data import Batch
 from torch_geometric.loader import DataLoader
 
 from hsa_pyg.converters import (
     DocumentConverter,
     EmptyDocumentError,
+    PictureReader,
     from_document,
     read_text,
     train_word_tokenizer,
 )
+from hsa_pyg.data import unify
 
 PROSE = "It rained, all day. We read.\r\n\r\nThen the sun\ncame out! 😀 Good."
 
@@ -135,16 +139,78 @@ def test_a_string_is_a_file_if_there_is_one_and_text_otherwise(tmp_path, monkeyp
         from_document(str(tmp_path))
 
 
-def test_formats_without_a_reader(tmp_path):
+def test_the_format_is_told_from_the_suffix_unless_it_is_given(tmp_path):
     page = tmp_path / "page.html"
     page.write_text("<p>one")
-    with pytest.raises(
-        NotImplementedError, match=r"page.html' is of the format 'html'"
-    ):
-        from_document(page)
+    assert num_tokens(from_document(page)) == 1
     assert num_tokens(from_document(page, format="text")) == 4
     with pytest.raises(ValueError, match="given as 'docx'"):
         from_document("text", format="docx")
+    with pytest.raises(ValueError, match="is a file and no string"):
+        from_document("text", format="epub")
+
+
+def test_texts_can_be_unified_with_pages():
+    convert = DocumentConverter()
+    page = convert.text("<h1>One</h1><p>Two. Three.", format="html")
+    plain = convert.text("Two. Three.")
+    assert page.schema == convert.schema("html")
+    assert plain.schema == convert.schema("text")
+    plain, page = unify([plain, page])
+    assert plain.schema == page.schema == convert.schema("html")
+    batch = Batch.from_data_list([plain, page])
+    batch.validate()
+    assert batch[1]["document"].text == ["One\n\nTwo. Three."]
+    assert batch[0]["document"].text == ["Two. Three."]
+
+
+def test_what_is_left_out_is_told():
+    signal = from_document("One two. Three four five.", max_tokens=4)
+    assert signal.dropped == [("tokens beyond max_tokens", 3)]
+    assert from_document("One two.").dropped == []
+
+
+def test_the_text_is_kept_unless_it_is_not_wanted():
+    assert from_document("One two.")["document"].text == ["One two."]
+    assert "text" not in from_document("One two.", keep_text=False)["document"]
+
+
+def test_pictures_are_read_unless_they_are_not_wanted(tmp_path):
+    Image.new("RGB", (40, 20), "red").save(tmp_path / "red.png")
+    page = tmp_path / "page.html"
+    page.write_text('<p>See <img src="red.png" alt="Red."> here.')
+    signal = from_document(page)
+    assert signal["patch"].x.shape == (6, 3 * 16 * 16)
+    assert signal["image"]["size"].tolist() == [[20, 40]]
+    small = from_document(page, images=PictureReader(patch=8, channels=1))
+    assert small["patch"].x.shape == (15, 64)
+    words = from_document(page, images=False)
+    assert "patch" not in words.node_types
+    assert num_tokens(words) == num_tokens(signal) == 5
+    with pytest.raises(TypeError, match="images='no' is a str"):
+        from_document(page, images="no")
+
+
+def test_a_page_of_pictures_alone_is_no_empty_document(tmp_path):
+    Image.new("RGB", (16, 16), "red").save(tmp_path / "red.png")
+    page = tmp_path / "page.html"
+    page.write_text('<img src="red.png">')
+    signal = from_document(page)
+    assert signal.hierarchy.num_leaves == 1
+    with pytest.raises(EmptyDocumentError):
+        from_document(page, images=False)
+
+
+def test_one_picture_in_several_places_is_stored_once(tmp_path):
+    Image.new("RGB", (16, 16), "red").save(tmp_path / "red.png")
+    (tmp_path / "same.png").write_bytes((tmp_path / "red.png").read_bytes())
+    page = tmp_path / "page.html"
+    page.write_text('<p>a<img src="red.png"><p>b<img src="same.png">')
+    signal = from_document(page)
+    signal.validate()
+    assert signal["image"].num_nodes == 1
+    assert signal["block", "shows", "image"].edge_index.tolist() == [[0, 1], [0, 0]]
+    assert signal["image", "child_of", "block"].edge_index.tolist() == [[0], [0]]
 
 
 def test_text_that_no_tokenizer_can_take_is_an_error():

@@ -1,6 +1,7 @@
 import warnings
 
 import pytest
+from torch_geometric.data import Batch
 
 from hsa_pyg.converters import from_documents
 
@@ -42,7 +43,7 @@ def test_empty_and_unreadable_documents_are_left_out_with_one_warning(folder):
     (folder / "neg/void.txt").write_text(" \n")
     (folder / "pos/void.txt").write_text("")
     (folder / "photo.png").write_bytes(b"\x89PNG")
-    (folder / "page.html").write_text("<p>")
+    (folder / "table.pdf").write_bytes(b"%PDF")
     (folder / ".hidden").write_bytes(b"\0\xff")
     with pytest.warns(UserWarning, match="left out") as caught:
         signals = from_documents(folder, progress=False)
@@ -54,16 +55,25 @@ def test_empty_and_unreadable_documents_are_left_out_with_one_warning(folder):
     assert "pos/void.txt" in message
     assert "2 of an unsupported format" in message
     assert "photo.png" in message
-    assert "page.html" in message
+    assert "table.pdf" in message
     assert ".hidden" not in message
     # The warning points at the caller.
     assert warning.filename == __file__
 
 
 def test_listed_files_are_never_left_out_for_their_format(folder):
-    (folder / "page.html").write_text("<p>")
-    with pytest.raises(NotImplementedError, match=r"page.html"):
-        from_documents([folder / "page.html"], progress=False)
+    (folder / "table.pdf").write_bytes(b"%PDF")
+    with pytest.raises(ValueError, match=r"table.pdf' is unknown"):
+        from_documents([folder / "table.pdf"], progress=False)
+
+
+def test_documents_of_unlike_formats_have_one_schema(folder):
+    (folder / "page.html").write_text("<h1>One</h1><p>Two")
+    signals = from_documents(folder, progress=False)
+    assert len({repr(signal.schema) for signal in signals}) == 1
+    batch = Batch.from_data_list(signals)
+    batch.validate()
+    assert batch["section"].num_nodes == 1
 
 
 def test_one_file_in_another_encoding_stops_with_its_name(folder):

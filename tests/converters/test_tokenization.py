@@ -6,7 +6,12 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsa_pyg.converters import EncodedText, HashedWords, train_word_tokenizer
+from hsa_pyg.converters import (
+    Characters,
+    EncodedText,
+    HashedWords,
+    train_word_tokenizer,
+)
 from hsa_pyg.converters.tokenization import as_text_encoder
 
 CORPUS = ["The film is good . The film is long .", "A bad film , a bad end !"]
@@ -133,3 +138,16 @@ def test_any_callable_is_a_tokenizer():
 def test_a_vocabulary_without_room_for_unknown_words(vocab_size):
     with pytest.raises(ValueError, match=f"at least 2, for .*UNK.* is {vocab_size}"):
         train_word_tokenizer(["a film"], vocab_size=vocab_size)
+
+
+def test_characters_have_ids_of_their_own_and_spans_of_one():
+    encode = as_text_encoder("characters")
+    ((ids, spans),) = encode(["aé 😀a"])
+    assert ids[:3] == [97, 233, 32]
+    assert 256 <= ids[3] < encode.vocab_size
+    assert ids[4] == ids[0]
+    assert spans == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+    with pytest.raises(ValueError, match="greater than 256"):
+        Characters(256)
+    with pytest.raises(ValueError, match="tokenizer='words' is not known"):
+        as_text_encoder("words")
