@@ -7,6 +7,9 @@ from hsa_pyg.converters.document import (
     read_text,
 )
 from hsa_pyg.converters.folder import from_documents
+from hsa_pyg.converters.image import from_image, image_schema, to_image
+from hsa_pyg.converters.image_folder import from_images
+from hsa_pyg.converters.images import BadImageError, Patches, PictureReader
 from hsa_pyg.converters.tokenization import (
     EncodedText,
     HashedWords,
@@ -15,13 +18,20 @@ from hsa_pyg.converters.tokenization import (
 )
 
 __all__ = [
+    "BadImageError",
     "DocumentConverter",
     "EmptyDocumentError",
     "EncodedText",
     "HashedWords",
+    "Patches",
+    "PictureReader",
     "TextEncoder",
     "from_document",
     "from_documents",
+    "from_image",
+    "from_images",
+    "image_schema",
     "read_text",
+    "to_image",
     "train_word_tokenizer",
 ]

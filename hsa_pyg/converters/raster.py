@@ -91,6 +91,23 @@ def read_raster(
         ) from error
 
 
+def loaded_pixels(
+    image: Image, max_size: int | None, max_pixels: int
+) -> tuple[Tensor, tuple[int, int]]:
+    """The pixels of the user's own Pillow image, as :func:`read_raster` gives them.
+
+    Raises:
+        BadImageError: If it is an open file that cannot be decoded or is too large.
+        ValueError: If it holds floats outside of 0..1 or integers outside of 16 bits.
+    """
+    name = getattr(image, "filename", "") or "<Pillow image>"
+    check_pixels(image.height, image.width, max_pixels, str(name))
+    try:
+        return image_pixels(image, max_size)
+    except (OSError, SyntaxError) as error:
+        raise BadImageError(f"Picture {name!r} cannot be read: {error}.") from error
+
+
 def _reason(content: bytes, error: Exception) -> str:
     from PIL import UnidentifiedImageError
 

@@ -1,0 +1,117 @@
+"""Many images at once."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal
+
+from tqdm import tqdm
+
+from hsa_pyg.converters.document import Label
+from hsa_pyg.converters.image import MAX_PIXELS, convert_image, outside_sentence
+from hsa_pyg.converters.patch_tree import Tree
+from hsa_pyg.converters.raster import BadImageError
+from hsa_pyg.data import NestedSignal
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def from_images(
+    paths_or_folder: Paths,
+    patch: int = 16,
+    tree: Tree = "quadtree",
+    *,
+    channels: Literal[1, 3, 4] = 3,
+    max_size: int | None = None,
+    max_pixels: int = MAX_PIXELS,
+    labels: Literal["folder"] | Callable[[Path], Label] | None = None,
+    progress: bool = True,
+) -> list[NestedSignal]:
+    """Convert the images of a folder, or a list of files.
+
+    A folder is searched with its subfolders, in sorted order; names that start with a
+    dot are left alone. Files that are no picture, are broken or too large are left out:
+    one warning names them all.
+
+    Args:
+        paths_or_folder: A folder, or the files themselves.
+        patch: Side of a patch in pixels.
+        tree: ``"quadtree"`` or ``"grid"``.
+        channels: 1 (grey), 3 (RGB) or 4 (RGB and alpha), the same for all, so that
+            they batch.
+        max_size: Scale images down, never up, to a longer side of so many pixels.
+        max_pixels: Leave out images of more pixels.
+        labels: ``"folder"`` numbers the names of the folders that the images lie in,
+            sorted (``cat``, ``dog``: 0, 1); a callable gives the label of a path.
+        progress: Show a progress bar.
+
+    Returns:
+        One signal an image, in order. ``signal.source`` is its path.
+
+    Raises:
+        FileNotFoundError: If a file or the folder does not exist.
+        ImportError: If Pillow or, for SVG, resvg-py is missing.
+        ValueError: If no image is left, or a setting is out of its range.
+    """
+    paths = _find(paths_or_folder)
+    label_of = _label_function(labels, paths)
+    signals, bad, outside = [], [], []
+    for path in tqdm(paths, desc="Converting", unit="image", disable=not progress):
+        y = label_of(path)
+        try:
+            signal, left_out = convert_image(
+                path, patch, tree, channels, None, max_size, max_pixels, y
+            )
+        except BadImageError as error:
+            bad.append(str(error))
+            continue
+        signals.append(signal)
+        if left_out:
+            outside.append(outside_sentence(signal.source, left_out))
+    if bad:
+        # Two levels up is the caller.
+        warnings.warn(f"{len(bad)} images left out: {' '.join(bad)}", stacklevel=2)
+    if outside:
+        warnings.warn(" ".join(outside), stacklevel=2)
+    if not signals:
+        raise ValueError(
+            f"There is no image to convert in {paths_or_folder!r}: {len(paths)} files, "
+            f"of which {len(bad)} cannot be read."
+        )
+    return signals
+
+
+def _find(paths_or_folder: Paths) -> list[Path]:
+    if not isinstance(paths_or_folder, str | os.PathLike):
+        return [Path(path) for path in paths_or_folder]
+    folder = Path(paths_or_folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {folder.as_posix()!r}. "
+            "A single file is converted with from_image."
+        )
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+
+
+def _label_function(
+    labels: Literal["folder"] | Callable[[Path], Label] | None, paths: list[Path]
+) -> Callable[[Path], Label | None]:
+    if labels is None:
+        return lambda path: None
+    if callable(labels):
+        return labels
+    if labels != "folder":
+        raise ValueError(
+            f"labels={labels!r} is not known: use 'folder' or a callable that gives "
+            "the label of a path."
+        )
+    classes = sorted({path.parent.name for path in paths})
+    return lambda path: classes.index(path.parent.name)
