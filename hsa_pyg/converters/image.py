@@ -163,7 +163,9 @@ def convert_image(
     Returns:
         The signal, and the number of outside pictures that were not loaded.
     """
-    check_settings(patch, tree, channels, max_size, max_pixels)
+    check_settings(
+        patch, tree, 3 if channels is None else channels, max_size, max_pixels
+    )
     pixels, size, left_out = _read(picture, layout, max_size, max_pixels)
     if channels is not None:
         pixels = convert_channels(pixels, channels)

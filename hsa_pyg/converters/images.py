@@ -133,20 +133,29 @@ class PictureReader:
 def check_settings(
     patch: int,
     tree: str,
-    channels: int | None,
+    channels: int,
     max_size: int | None,
     max_pixels: int = 1,
 ) -> None:
-    """Raise a ValueError that names the setting that is out of its range."""
+    """Raise a ValueError that names the setting that is out of its range.
+
+    Raises:
+        TypeError: If a number is no integer.
+        ValueError: If a setting is out of its range.
+    """
     if tree not in ("grid", "quadtree"):
         raise ValueError(f"tree={tree!r} is not known: use 'grid' or 'quadtree'.")
-    if channels is not None and channels not in CHANNELS:
+    if channels not in CHANNELS:
         raise ValueError(
             f"channels must be 1 (grey), 3 (RGB) or 4 (RGB and alpha), got {channels}."
         )
     counts = {"patch": patch, "max_size": max_size, "max_pixels": max_pixels}
     for key, value in counts.items():
-        if value is not None and value < 1:
+        if value is None and key == "max_size":
+            continue
+        if not isinstance(value, int):
+            raise TypeError(f"{key} must be an integer, but is {value!r}.")
+        if value < 1:
             raise ValueError(f"{key} must be positive, but is {value}.")
 
 

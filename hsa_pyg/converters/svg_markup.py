@@ -16,6 +16,7 @@ _FREE_GROWTH = 1_000_000
 
 _EMBEDDED = ("image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp")
 _LENGTH = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(px|in|cm|mm|pt|pc)?")
+_REFERENCE = re.compile("&(?!#)")
 _PIXELS_PER_UNIT = {
     "px": 1.0,
     "in": 96.0,
@@ -211,5 +212,5 @@ def _check_entity(
     notation: str | None,
 ) -> None:
     # Entities within entities are what blows drawings up and exhausts parsers.
-    if value is not None and "&" in value:
+    if value is not None and _REFERENCE.search(value):
         raise ValueError(f"its entity {name[:40]!r} refers to another one")
