@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -91,9 +92,10 @@ def _channels_first(values: Tensor, layout: str | None) -> Tensor:
 
 
 def _check_range(pixels: Tensor) -> None:
-    if not bool(pixels.isfinite().all()):
+    # One pass: a NaN anywhere makes both ends NaN.
+    low, high = (end.item() for end in pixels.aminmax())
+    if not (math.isfinite(low) and math.isfinite(high)):
         raise ValueError("Pixels must be finite, but some are NaN or infinite.")
-    low, high = pixels.min().item(), pixels.max().item()
     if low < 0 or high > 1:
         raise ValueError(
             f"Pixels of type float lie in 0..1, but these lie in {low:.6g}.."
