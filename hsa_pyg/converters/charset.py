@@ -31,8 +31,8 @@ _SUPERSETS = {
 }
 # Python knows encodings that no page is in, such as "rot13" and "utf-7".
 _OF_PAGES = re.compile(
-    r"utf-8|utf-16(-[lb]e)?|ascii|iso8859-\d+|cp(125\d|866|874|932|949)|koi8-[ru]|mac-(roman|cyrillic)"
-    r"|gb2312|gbk|gb18030|hz|big5(hkscs)?|euc_(jp|kr)|shift_jis|iso2022_jp|tis-620"
+    r"utf-8|utf-16(-[lb]e)?|ascii|iso8859-\d+|cp(125\d|866|874|932|949)|koi8-[ru]"
+    r"|mac-(roman|cyrillic)|gb2312|gbk|gb18030|hz|big5(hkscs)?|euc_(jp|kr)|shift_jis|iso2022_jp|tis-620"
 )
 _DECLARATION = re.compile(
     rb"""<meta\s[^>]*?charset\s*=\s*["']?\s*([^\s"'/>;]+)"""
@@ -106,5 +106,5 @@ def _decode(content: bytes, encoding: str, dropped: Counter[str]) -> str:
     wrong = text.count("\ufffd")
     if encoding == "utf-8":
         wrong -= content.count("\ufffd".encode())
-    dropped["undecodable bytes"] += wrong
+    dropped["undecodable bytes"] += max(1, wrong)
     return text

@@ -11,10 +11,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import unquote, unquote_to_bytes, urljoin
 
 from hsa_pyg.converters.blocks import Picture
-from hsa_pyg.converters.images import BadImageError, PictureReader
+from hsa_pyg.converters.images import BadImageError, Patches, PictureReader
 
 INDEX_PAGES = ("index.html", "index.htm")
 """What a reference to a folder stands for."""
@@ -99,6 +99,28 @@ def locate(
     except (OSError, RuntimeError, ValueError):
         pass
     raise ResourceError(url, "missing")
+
+
+def with_base(url: str, base: str) -> str:
+    """Return a reference as it reads from the document itself.
+
+    Args:
+        url: The reference.
+        base: The document's ``<base href>``, empty if it has none.
+
+    Raises:
+        ResourceError: If the reference is broken.
+
+    Example:
+        >>> with_base("b.html", "sub/"), with_base("b.html", "")
+        ('sub/b.html', 'b.html')
+    """
+    if not base:
+        return url
+    try:
+        return urljoin(base, url)
+    except ValueError as error:
+        raise ResourceError(url, "with broken addresses") from error
 
 
 def _regular_file(path: Path) -> Path | None:
@@ -206,24 +228,13 @@ class PictureFinder:
     def __call__(self, src: str, dropped: Counter[str]) -> Picture | None:
         """Return the picture that ``src`` stands for; see :class:`PictureResolver`."""
         try:
-            return self._picture(src)
+            picture = self._picture(src)
         except ResourceError as error:
             dropped[f"pictures {error.reason}"] += 1
             return None
-
-    def decode(self, content: bytes, src: str, dropped: Counter[str]) -> Picture | None:
-        """Return the picture in ``content``, as :meth:`__call__` does.
-
-        Args:
-            content: Bytes of a picture in any format that the reader knows.
-            src: A name for errors.
-            dropped: Told the reason for which the picture is left out.
-        """
-        try:
-            return self._cache.decoded(content, src)
-        except ResourceError as error:
-            dropped[f"pictures {error.reason}"] += 1
-            return None
+        if picture.patches.left_out:
+            dropped["pictures in drawings"] += picture.patches.left_out
+        return picture
 
     def _picture(self, src: str) -> Picture:
         if not src.strip():
@@ -268,12 +279,12 @@ class _PictureCache:
         key = hashlib.sha256(content).hexdigest()
         if key not in self._pictures:
             try:
-                picture = Picture(key, self._reader.read(content, src))
+                patches = self._reader.read(content, src)
             except BadImageError:
                 self._pictures[key] = None
             else:
-                self._pictures[key] = picture
-                self._bytes += _num_bytes(picture)
+                self._pictures[key] = Picture(key, patches)
+                self._bytes += _num_bytes(patches)
         return self._known(key, src)
 
     def _known(self, key: str, src: str) -> Picture:
@@ -281,15 +292,14 @@ class _PictureCache:
         self._pictures.move_to_end(key)
         while self._bytes > _LARGEST_CACHE and len(self._pictures) > 1:
             _, oldest = self._pictures.popitem(last=False)
-            self._bytes -= 0 if oldest is None else _num_bytes(oldest)
+            self._bytes -= 0 if oldest is None else _num_bytes(oldest.patches)
         if picture is None:
             raise ResourceError(src, "that cannot be decoded")
         return picture
 
 
-def _num_bytes(picture: Picture) -> int:
-    x = picture.patches.x
-    return x.numel() * x.element_size()
+def _num_bytes(patches: Patches) -> int:
+    return patches.x.numel() * patches.x.element_size()
 
 
 def _data(src: str) -> bytes:
