@@ -198,7 +198,7 @@ def _members(source: Path, only: str | None = None) -> Iterator[tuple[str, bytes
     with reading_tar(source) as archive:
         for member in archive:
             match = _REVIEW.fullmatch(member.name)
-            if match is None or only not in (None, match[1]):
+            if not match or not member.isfile() or only not in (None, match[1]):
                 continue
             content = archive.extractfile(member)
             if content is not None:

@@ -91,6 +91,8 @@ def reading_tar(path: Path) -> Iterator[tarfile.TarFile]:
         FileNotFoundError: If there is no such file.
     """
     try:
+        if path.suffix == ".tar" and not _has_end(path):
+            raise tarfile.ReadError("the blocks that end an archive are missing")
         with tarfile.open(path, "r|*") as archive:
             yield archive
     except _BROKEN as error:
@@ -98,3 +100,11 @@ def reading_tar(path: Path) -> Iterator[tarfile.TarFile]:
             f"{path.as_posix()!r} is no tar archive, or a part of one ({error}): "
             "fetch it again."
         ) from error
+
+
+def _has_end(path: Path) -> bool:
+    """Whether an archive that is not packed is whole, which tarfile does not tell."""
+    size = 2 * tarfile.BLOCKSIZE
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - size))
+        return file.read() == bytes(size)

@@ -30,7 +30,7 @@ def hash_split(
         ...     {f"{i}.txt": i % 2 for i in range(8)}, {"train": 0.5, "test": 0.5}
         ... )
         >>> sorted(name for name, part in found.items() if part == "test")
-        ['0.txt', '1.txt', '3.txt', '6.txt']
+        ['0.txt', '3.txt', '5.txt', '6.txt']
     """
     classes: dict[Hashable, list[str]] = defaultdict(list)
     for name, label in labels.items():
