@@ -1,24 +1,32 @@
 """Converters: raw objects to :class:`~hsa_pyg.NestedSignal`."""
 
+from hsa_pyg.converters.blocks import ROLES
 from hsa_pyg.converters.document import (
     DocumentConverter,
     EmptyDocumentError,
     from_document,
+    from_html,
     read_text,
 )
 from hsa_pyg.converters.folder import from_documents
+from hsa_pyg.converters.graph import from_graph
 from hsa_pyg.converters.image import from_image, image_schema, to_image
 from hsa_pyg.converters.image_folder import from_images
 from hsa_pyg.converters.images import BadImageError, Patches, PictureReader
+from hsa_pyg.converters.to_hierarchy import ToHierarchy
 from hsa_pyg.converters.tokenization import (
+    Characters,
     EncodedText,
     HashedWords,
     TextEncoder,
     train_word_tokenizer,
 )
+from hsa_pyg.converters.website import Website, from_website
 
 __all__ = [
+    "ROLES",
     "BadImageError",
+    "Characters",
     "DocumentConverter",
     "EmptyDocumentError",
     "EncodedText",
@@ -26,10 +34,15 @@ __all__ = [
     "Patches",
     "PictureReader",
     "TextEncoder",
+    "ToHierarchy",
+    "Website",
     "from_document",
     "from_documents",
+    "from_graph",
+    "from_html",
     "from_image",
     "from_images",
+    "from_website",
     "image_schema",
     "read_text",
     "to_image",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from hsa_pyg.converters.blocks import ParsedDocument, parse_plain_text
 from hsa_pyg.converters.formats import decode
@@ -34,6 +35,7 @@ class Reader:
         self.encoding = encoding
         self.pictures = pictures
         self.main_content = main_content
+        self._finder: PictureFinder | None = None
 
     def parse_text(self, text: str, format: str, name: str) -> ParsedDocument:
         """Parse a document that is at hand as a string.
@@ -113,6 +115,40 @@ class Reader:
         return parse_epub(
             path, self.split, name=name, pictures=self.pictures, encoding=self.encoding
         )
+
+    def parse_page(
+        self, path: Path, name: str, root: str | os.PathLike[str]
+    ) -> ParsedDocument:
+        """Parse a page of a website; pictures are read once for all its pages.
+
+        Args:
+            path: The file.
+            name: Name of the page, for errors.
+            root: Folder of the website, outside of which no picture is read.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+        """
+        from hsa_pyg.converters.html import parse_html
+
+        resolve = None
+        if self.pictures is not None:
+            if self._finder is None or self._finder.root != Path(root):
+                self._finder = PictureFinder(self.pictures, Path(root), root)
+            resolve = self._finder.beside(path.parent)
+        return parse_html(
+            path.read_bytes(),
+            self.split,
+            root="page",
+            name=name,
+            encoding=self.encoding,
+            resolve=resolve,
+            main_content=self.main_content,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Other processes decode the pictures that they meet.
+        return {**self.__dict__, "_finder": None}
 
     def _resolver(
         self, folder: Path | None, root: str | os.PathLike[str] | None

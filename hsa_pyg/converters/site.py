@@ -12,8 +12,8 @@ from typing import TypeVar
 from tqdm import tqdm
 
 from hsa_pyg.converters.formats import detect_format
-from hsa_pyg.converters.page_head import read_head, with_base
-from hsa_pyg.converters.resources import ResourceError, locate
+from hsa_pyg.converters.html import read_head
+from hsa_pyg.converters.resources import ResourceError, locate, with_base
 
 BEYOND = "pages beyond max_pages"
 WITHIN_PAGE = "links within a page"
@@ -222,7 +222,7 @@ class _Scanner:
         except OSError:
             self.dropped["pages that cannot be read"] += 1
             return None
-        head = read_head(content, encoding=self.encoding)
+        head = read_head(content, path, self.encoding)
         folder = (self.root / path).parent
         targets = Counter(self._located(head.links, head.base, folder))
         refresh = None

@@ -52,19 +52,13 @@ def as_text_encoder(tokenizer: Any) -> TextEncoder:
             :class:`HashedWords`.
 
     Raises:
-        ValueError: If it is another string.
         TypeError: If it is none of these, or a slow tokenizer of transformers, which
             cannot tell where in the text a token stands.
     """
     if tokenizer is None:
         return HashedWords()
-    if isinstance(tokenizer, str):
-        if tokenizer == "characters":
-            return Characters()
-        raise ValueError(
-            f"tokenizer={tokenizer!r} is not known: use 'characters', or load one, for "
-            "instance by tokenizers.Tokenizer.from_file(...)."
-        )
+    if isinstance(tokenizer, str) and tokenizer == "characters":
+        return Characters()
     # transformers' tokenizers are callable too, so they are told apart first.
     if hasattr(tokenizer, "backend_tokenizer") or hasattr(tokenizer, "is_fast"):
         if not getattr(tokenizer, "is_fast", False):
@@ -80,7 +74,7 @@ def as_text_encoder(tokenizer: Any) -> TextEncoder:
         return tokenizer
     raise TypeError(
         f"tokenizer is a {type(tokenizer).__name__}: pass a tokenizers.Tokenizer, a "
-        "fast tokenizer of transformers, or a callable from a list of texts to a list "
+        "fast tokenizer of transformers, 'characters', or a callable from a list of texts to a list "
         "of EncodedText(ids, spans)."
     )
 

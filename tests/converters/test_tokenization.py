@@ -149,5 +149,3 @@ def test_characters_have_ids_of_their_own_and_spans_of_one():
     assert spans == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
     with pytest.raises(ValueError, match="greater than 256"):
         Characters(256)
-    with pytest.raises(ValueError, match="tokenizer='words' is not known"):
-        as_text_encoder("words")
