@@ -1,18 +1,25 @@
 """Looking at nested signals and at hierarchical self-attention."""
 
 from hsa_pyg.analysis.attention import attention_matrix
+from hsa_pyg.analysis.block_weights import collect_block_weights
 from hsa_pyg.analysis.flops import (
     AttentionFlops,
     attention_flops,
     window_attention_flops,
 )
+from hsa_pyg.analysis.node_labels import NodeLabels
 from hsa_pyg.analysis.tree_shape import TreeShape, tree_shape
+from hsa_pyg.analysis.viewer import render_viewer, write_viewer
 
 __all__ = [
     "AttentionFlops",
+    "NodeLabels",
     "TreeShape",
     "attention_flops",
     "attention_matrix",
+    "collect_block_weights",
+    "render_viewer",
     "tree_shape",
     "window_attention_flops",
+    "write_viewer",
 ]

@@ -70,7 +70,7 @@ class TreeShape:
 
     @property
     def saving(self) -> float:
-        """How many times fewer pairs hierarchical attention has than softmax has."""
+        """Pairs of softmax attention for each pair of hierarchical attention."""
         return self.flat_pairs / self.pairs if self.pairs else 1.0
 
 

@@ -14,7 +14,42 @@ app = typer.Typer(
     add_completion=False,
 )
 
+Format = Annotated[
+    str | None,
+    typer.Option(
+        help="Kind of the input, told from suffix and content if left out: text, html, "
+        "markdown, epub, image, json, newick, graphml, gml, gexf, edgelist, signals "
+        "(a file of torch.save) or website (a folder of linked pages)."
+    ),
+]
+Images = Annotated[bool, typer.Option(help="Read the pictures of documents.")]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=1, help="Cut documents to so many tokens.")
+]
+MainContent = Annotated[
+    bool, typer.Option("--main-content", help="Leave out boilerplate of web pages.")
+]
 Root = Annotated[Path, typer.Option(help="Folder of the processed data sets.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from hsa_pyg import __version__
+
+        print(f"hsa-pyg {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def hsa_pyg(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print it."
+        ),
+    ] = False,
+) -> None:
+    """Hierarchical self-attention over nested signals."""
 
 
 @app.command()
@@ -38,9 +73,7 @@ def train(
     batch_size: Annotated[int, typer.Option(min=1, help="Signals per batch.")] = 16,
     lr: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
     seed: int = 0,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Cut documents to so many tokens.")
-    ] = None,
+    max_tokens: MaxTokens = None,
     train_size: Annotated[
         int | None, typer.Option(min=1, help="Train on so many signals only.")
     ] = None,
@@ -121,6 +154,111 @@ def demo(
     from hsa_pyg.cli.demo import run_demo
 
     run_demo(out, root, train_size=train_size, epochs=epochs, seed=seed)
+
+
+@app.command()
+def inspect(
+    path: Annotated[
+        Path, typer.Argument(help="A document, picture, tree, graph, file or folder.")
+    ],
+    format: Format = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page to read and fold the tree.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder of hsa-pyg train: the page shows its attention."),
+    ] = None,
+    depth: Annotated[int, typer.Option(min=1, help="Levels of the tree.")] = 4,
+    max_children: Annotated[
+        int, typer.Option(min=1, help="Children of a node that are printed.")
+    ] = 8,
+    max_leaves: Annotated[
+        int, typer.Option(min=1, help="Most leaves that the page may have.")
+    ] = 20_000,
+    sample: Annotated[
+        int | None, typer.Option(min=0, help="Which of several signals.")
+    ] = None,
+    images: Images = True,
+    max_tokens: MaxTokens = None,
+    main_content: MainContent = False,
+    root: Root = Path("runs/data"),
+) -> None:
+    """Print the shape and the tree of what lies at PATH; --html writes a page of it.
+
+    A folder with HTML pages is a website, any other a collection of documents.
+    """
+    from hsa_pyg.cli.checkpoint import load_run
+    from hsa_pyg.cli.inspect import inspect_path
+    from hsa_pyg.cli.paths import ReadSettings
+
+    inspect_path(
+        path,
+        ReadSettings(images=images, max_tokens=max_tokens, main_content=main_content),
+        kind=format,
+        html=html,
+        run=None if checkpoint is None else load_run(checkpoint, root),
+        depth=depth,
+        max_children=max_children,
+        max_leaves=max_leaves,
+        sample=sample,
+    )
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A file or a folder.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.pt", help="File of signals.")],
+    format: Format = None,
+    tokenizer: Annotated[
+        str,
+        typer.Option(
+            help="hashed; characters; words, for a vocabulary counted in IN and written"
+            " to OUT.tokenizer.json; or the path of a tokenizer.json."
+        ),
+    ] = "hashed",
+    labels: Annotated[
+        Literal["folder"] | None,
+        typer.Option(help="Label of a file: the name of the folder that it lies in."),
+    ] = None,
+    as_: Annotated[
+        Literal["documents", "website"],
+        typer.Option("--as", help="One signal a file, or one of the whole site."),
+    ] = "documents",
+    images: Images = True,
+    max_tokens: MaxTokens = None,
+    main_content: MainContent = False,
+    text: Annotated[bool, typer.Option(help="Keep the texts in the signals.")] = True,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 if any file failed.")
+    ] = False,
+) -> None:
+    """Convert the documents and pictures of a folder to a file of nested signals.
+
+    Files that cannot be converted are left out and listed at the end. The file is read
+    by torch.load(OUT), once hsa_pyg is imported.
+    """
+    from hsa_pyg.cli.convert import convert_path
+    from hsa_pyg.cli.paths import ReadSettings
+
+    done = convert_path(
+        source,
+        out,
+        ReadSettings(
+            images=images,
+            max_tokens=max_tokens,
+            main_content=main_content,
+            keep_text=text,
+        ),
+        kind=format,
+        tokenizer=tokenizer,
+        labels=labels,
+        as_website=as_ == "website",
+        force=force,
+    )
+    if strict and done.failed:
+        raise typer.Exit(1)
 
 
 if __name__ == "__main__":

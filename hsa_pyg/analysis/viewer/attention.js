@@ -179,8 +179,9 @@ function drawLevels() {
 function levelCard({ node, siblings, weights, sum }) {
   const card = make("section", "level");
   const title = make("h3");
-  const what = node === chosen ? "Beside it" : `Beside its ${typeName(node)}`;
-  title.append(make("span", "", `${what}, in ${describe(parent[node], 34)}`), make("span", "num", percent(sum)));
+  const same = `In the same ${roleName(parent[node]) || typeName(parent[node])}`;
+  title.append(make("span", "", same), make("span", "num", percent(sum)));
+  title.title = describe(parent[node], 140);
   card.append(title);
   const order = [...siblings.keys()].sort((a, b) => weights[b] - weights[a]);
   const top = weights[order[0]] || 1;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
+from hsa_pyg.analysis.node_labels import named_nodes
 from hsa_pyg.analysis.viewer.pictures import find_pictures
 from hsa_pyg.data import NestedSignal
 from hsa_pyg.hierarchy import CHILD_OF
-
-#: Attributes that say what a node is called, the first that a type has.
-NAMES = ("name", "title", "path", "key_name", "word")
 
 
 class TreeOrder:
@@ -77,7 +75,9 @@ def _sort_keys(signal: NestedSignal) -> tuple[np.ndarray, ...]:
     has_place = np.zeros(nodes, dtype=bool)
     for name, (start, stop) in signal.hierarchy.node_slices.items():
         pos = signal[name].get("pos")
-        if isinstance(pos, Tensor) and pos.dim() <= 2 and pos.size(0) == stop - start:
+        if start == stop or not isinstance(pos, Tensor):
+            continue
+        if pos.dim() in (1, 2) and pos.size(0) == stop - start:
             columns = pos.detach().cpu().double().reshape(stop - start, -1)[:, :2]
             place[start:stop, : columns.size(1)] = columns.numpy()
             has_place[start:stop] = True
@@ -112,7 +112,7 @@ def tree_contents(
         texts = store.get("text")
         has_text = isinstance(texts, list) and len(texts) == stop - start > 0
         types.append({"name": name, "leaf": "x" in store, "text": has_text})
-        for offset, label in _labels(store, stop - start):
+        for offset, label in named_nodes(store, stop - start):
             labels[int(order.number[start + offset])] = label
     texts, spans = _texts_and_spans(signal, order)
     pictures = find_pictures(signal, order)
@@ -173,20 +173,6 @@ def check_signal(signal: NestedSignal, max_leaves: int) -> None:
             f"nodes, and a page of more than {max_leaves:,} leaves is slow to use: cut "
             "the document (max_tokens), take a page of the site, or raise max_leaves"
         )
-
-
-def _labels(store: Any, count: int) -> Iterable[tuple[int, str]]:
-    """What the nodes of a type are called: a name if they have one, else a value."""
-    for attribute in NAMES:
-        names = store.get(attribute)
-        if isinstance(names, list) and len(names) == count:
-            return [(i, str(name)) for i, name in enumerate(names) if name != ""]
-    x = store.get("x")
-    if not isinstance(x, Tensor) or x.size(0) != count or x.numel() != count:
-        return []
-    values = x.detach().cpu().flatten().tolist()
-    mark = "" if x.is_floating_point() else "#"
-    return [(i, f"{mark}{value:g}") for i, value in enumerate(map(float, values))]
 
 
 def _texts_and_spans(

@@ -177,7 +177,5 @@ def _json(data: dict[str, Any]) -> str:
 
 def _printable(text: str) -> str:
     """Text without control characters and overrides of the writing direction."""
-    shown = "".join(
-        character if character.isprintable() else " " for character in text
-    )
+    shown = "".join(character if character.isprintable() else " " for character in text)
     return shown.encode("utf-8", "replace").decode("utf-8")

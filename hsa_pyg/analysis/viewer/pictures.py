@@ -158,21 +158,27 @@ def _format(
     """Channels and side of patches; (0, 0) if their features are no pixels."""
     if not bool(((x >= 0) & (x <= 1)).all()):
         return 0, 0
+    shape = _of_root(signal, order, root, "patch_shape")
+    if shape is not None and shape.tolist()[1:] == [int(shape[1])] * 2:
+        return int(shape[0]), int(shape[1])
     fits = []
     for channels in (3, 1, 4):
         side = math.isqrt(x.size(1) // channels)
         if side > 0 and channels * side * side == x.size(1):
             fits.append((channels, side))
     # A grey patch of 2p x 2p has as many numbers as one of p x p with alpha.
-    height = _height(signal, order, root)
-    told = [fit for fit in fits if height is not None and -(-height // fit[1]) == rows]
+    size = _of_root(signal, order, root, "size")
+    told = [fit for fit in fits if size is not None and -(-size[0] // fit[1]) == rows]
     return (told or fits or [(0, 0)])[0]
 
 
-def _height(signal: NestedSignal, order: TreeOrder, root: int) -> int | None:
+def _of_root(
+    signal: NestedSignal, order: TreeOrder, root: int, attribute: str
+) -> Tensor | None:
+    """An attribute [n, ...] of the node that a picture hangs from."""
     node = int(order.node[root])
     for name, (start, stop) in signal.hierarchy.node_slices.items():
-        size = signal[name].get("size")
-        if start <= node < stop and isinstance(size, Tensor) and size.dim() == 2:
-            return int(size[node - start, 0])
+        value = signal[name].get(attribute)
+        if start <= node < stop and isinstance(value, Tensor) and value.dim() == 2:
+            return value[node - start].cpu()
     return None

@@ -9,7 +9,7 @@ document.getElementById("facts").textContent = [
   many(data.shape.levels, "level"),
   ...counts.map(([type, number]) => `${number.toLocaleString("en")} × ${type.name}`),
   `${many(data.shape.families, "family", "families")}, the largest of ${data.shape.largest.toLocaleString("en")}`,
-  `${many(data.shape.pairs, "pair")} instead of ${data.shape.flat.toLocaleString("en")}`,
+  `${many(data.shape.pairs, "pair")}, ${data.shape.flat.toLocaleString("en")} if flat`,
 ].join(" · ");
 if (data.weights) {
   const layers = data.weights.layers;

@@ -1,0 +1,5 @@
+"""``python -m hsa_pyg`` is ``hsa-pyg``."""
+
+from hsa_pyg.cli import main
+
+main()

@@ -1,0 +1,380 @@
+"""What lies at a path, and the converter that reads it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hsa_pyg.cli import SettingsError
+from hsa_pyg.converters import DocumentConverter, PictureReader, from_image
+from hsa_pyg.converters.blocks import Block, ParsedDocument, Picture
+from hsa_pyg.converters.formats import FORMATS, SUFFIXES, decode
+from hsa_pyg.converters.reading import Reader
+from hsa_pyg.converters.sentences import split_lines
+from hsa_pyg.data import NestedSignal
+
+PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".svg")
+NETWORKS = ("graphml", "gml", "gexf", "edgelist")
+KIND_OF_SUFFIX = {
+    **SUFFIXES,
+    **dict.fromkeys(PICTURES, "image"),
+    ".json": "json",
+    **dict.fromkeys((".nwk", ".newick", ".tree"), "newick"),
+    **{f".{name}": name for name in NETWORKS},
+    ".pt": "signals",
+}
+KINDS = (*FORMATS, "image", "json", "newick", *NETWORKS, "signals", "website")
+"""What ``--format`` takes."""
+
+_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM")
+
+
+@dataclass(frozen=True)
+class ReadSettings:
+    """How paths are read: arguments of the converters.
+
+    Args:
+        tokenizer: See :class:`~hsa_pyg.converters.DocumentConverter`, as for the
+            arguments below.
+        images: Whether to read the pictures of documents.
+        max_tokens: Keep the first so many tokens of a document.
+        main_content: Leave out the boilerplate of web pages.
+        keep_text: Keep the texts in the signals.
+    """
+
+    tokenizer: Any = None
+    images: bool = True
+    max_tokens: int | None = None
+    main_content: bool = False
+    keep_text: bool = True
+
+
+class PathReader:
+    """Reads whatever lies at a path, all with the same settings.
+
+    Args:
+        settings: The settings.
+        as_documents: Make pictures documents of one figure, so that they go together
+            with documents that have pictures.
+    """
+
+    def __init__(self, settings: ReadSettings, as_documents: bool = False) -> None:
+        self.settings = settings
+        self.as_documents = as_documents
+
+    def read_path(
+        self,
+        path: Path,
+        kind: str | None = None,
+        y: int | None = None,
+        root: Path | None = None,
+    ) -> NestedSignal:
+        """Convert a file, or a folder of linked pages.
+
+        Args:
+            path: The file or folder.
+            kind: One of :data:`KINDS`; by default told from suffix and content.
+            y: Label of the signal.
+            root: Folder outside of which no picture of a document is read.
+
+        Raises:
+            OSError: If the path cannot be read.
+            ImportError: If the kind needs an extra that is not installed.
+            ValueError: If it cannot be converted; says why.
+        """
+        kind = kind or detect_kind(path)
+        if kind in FORMATS:
+            return self._documents.file(path, kind, y, root)
+        if kind == "website":
+            return self._website(path)
+        if kind == "image":
+            signal = self._picture(path)
+        elif kind == "signals":
+            signal = _only(load_signals(path), path)
+        else:
+            signal = _read_tree(path, kind, self.settings.tokenizer)
+        if y is not None:
+            signal.y = torch.tensor([y])
+        return _described(signal, path)
+
+    def text_of(self, path: Path, kind: str, root: Path | None = None) -> Iterator[str]:
+        """Yield the texts that a path has, to count their words."""
+        if kind in FORMATS:
+            yield self._texts.parse_file(path, kind, path.as_posix(), root).text
+        elif kind == "json":
+            yield from _strings(_load_json(path))
+        elif kind == "website":
+            from hsa_pyg.converters import Website
+
+            site = Website(
+                path,
+                images=False,
+                main_content=self.settings.main_content,
+                progress=False,
+            )
+            for page in site:
+                yield from page["page"].text
+
+    @cached_property
+    def _documents(self) -> DocumentConverter:
+        settings = self.settings
+        return DocumentConverter(
+            settings.tokenizer,
+            images=settings.images,
+            max_tokens=settings.max_tokens,
+            main_content=settings.main_content,
+            keep_text=settings.keep_text,
+        )
+
+    @cached_property
+    def _texts(self) -> Reader:
+        return Reader(split_lines, main_content=self.settings.main_content)
+
+    def _website(self, folder: Path) -> NestedSignal:
+        from hsa_pyg.converters import from_website
+
+        return from_website(
+            folder,
+            tokenizer=self.settings.tokenizer,
+            images=self.settings.images,
+            max_tokens=self.settings.max_tokens,
+            main_content=self.settings.main_content,
+            keep_text=self.settings.keep_text,
+        )
+
+    def _picture(self, path: Path) -> NestedSignal:
+        if not self.as_documents:
+            return from_image(path, channels=3, max_size=PictureReader().max_size)
+        content = path.read_bytes()
+        patches = PictureReader().read(content, path.as_posix())
+        picture = Picture(hashlib.sha256(content).hexdigest(), patches)
+        figure = Block("block", 0, 0, role="figure", picture=picture)
+        parsed = ParsedDocument(Block("document", 0, 0, [figure]), "")
+        return self._documents.parsed(parsed, "html", path.as_posix())
+
+
+def detect_kind(path: Path) -> str:
+    """Tell what lies at a path from its suffix, or else from its first bytes.
+
+    Raises:
+        FileNotFoundError: If nothing lies there.
+        SettingsError: If it cannot be told.
+    """
+    if path.is_dir():
+        return "website"
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file or folder {path.as_posix()!r}.")
+    kind = KIND_OF_SUFFIX.get(path.suffix.lower()) if path.suffix else None
+    kind = kind or _sniff(path)
+    if kind is None:
+        raise SettingsError(
+            f"{path.as_posix()!r} is of no kind that is known, by its suffix or its "
+            f"content: say which by --format, one of {', '.join(KINDS)}."
+        )
+    return kind
+
+
+def _sniff(path: Path) -> str | None:
+    with path.open("rb") as file:
+        head = file.read(4096)
+    lower = head.lstrip().lower()
+    if head.startswith(_MAGIC) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
+        return "image"
+    if head.startswith(b"PK") and b"application/epub+zip" in head:
+        return "epub"
+    if lower.startswith((b"<!doctype html", b"<html")):
+        return "html"
+    if b"<svg" in lower:
+        return "image"
+    try:
+        # A character may be cut in two at the end.
+        text = head.decode("utf-8", errors="strict" if len(head) < 4096 else "ignore")
+    except UnicodeDecodeError:
+        return None
+    whole = len(text.encode()) > len(head) - 4
+    return "text" if whole and "\0" not in text else None
+
+
+def load_signals(path: Path) -> list[NestedSignal]:
+    """Load a file of one signal or of a list of them.
+
+    Raises:
+        SettingsError: If it holds anything else, or is no file of torch.save.
+    """
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise SettingsError(
+            f"{path.as_posix()!r} cannot be loaded as signals ({reason[0]}): write it "
+            "by hsa-pyg convert, or by torch.save(signals, path)."
+        ) from error
+    signals = [loaded] if isinstance(loaded, NestedSignal) else loaded
+    wrong = (
+        next((s for s in signals if not isinstance(s, NestedSignal)), None)
+        if (isinstance(signals, list))
+        else signals
+    )
+    if wrong is not None or not signals:
+        found = "no signal" if wrong is None else f"a {type(wrong).__name__}"
+        raise SettingsError(
+            f"{path.as_posix()!r} holds {found}, but a NestedSignal or a list of them "
+            "is wanted."
+        )
+    return signals
+
+
+@dataclass
+class FolderFiles:
+    """The files of a folder.
+
+    Attributes:
+        files: Path and kind of each file that can be converted, sorted.
+        failed: Path and reason of those that are there but cannot be read.
+        skipped: How many files of each suffix no converter knows.
+    """
+
+    files: list[tuple[Path, str]] = field(default_factory=list)
+    failed: list[tuple[Path, str]] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+def find_files(folder: Path, kind: str | None = None) -> FolderFiles:
+    """Find the files below a folder that can be converted.
+
+    Names that start with a dot are left alone. Links to folders are not followed, nor
+    are links to files outside of the folder.
+
+    Args:
+        folder: The folder.
+        kind: Take the files for this kind; by default each is told from its suffix.
+    """
+    found = FolderFiles()
+    top = folder.resolve()
+    for here, folders, names in os.walk(folder, followlinks=False):
+        folders.sort()
+        for name in [name for name in folders if name.startswith(".")]:
+            folders.remove(name)
+        for name in folders:
+            path = Path(here, name)
+            if path.is_symlink():
+                found.failed.append((path, "a link to a folder, which is not followed"))
+        for name in sorted(names):
+            if not name.startswith("."):
+                _sort_in(Path(here, name), kind, top, found)
+    found.files.sort()
+    found.failed.sort()
+    return found
+
+
+def _sort_in(path: Path, kind: str | None, top: Path, found: FolderFiles) -> None:
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        found.failed.append((path, "a link that leads nowhere"))
+        return
+    if not real.is_relative_to(top):
+        found.failed.append((path, "a link out of the folder, which is not followed"))
+        return
+    if not real.is_file():
+        found.failed.append((path, "no regular file"))
+        return
+    try:
+        told = kind or (
+            KIND_OF_SUFFIX.get(path.suffix.lower()) if path.suffix else _sniff(path)
+        )
+    except OSError as error:
+        found.failed.append((path, error.strerror or str(error)))
+        return
+    if told is None or told == "signals":
+        found.skipped[path.suffix.lower() or "no suffix"] += 1
+    else:
+        found.files.append((path, told))
+
+
+def _read_tree(path: Path, kind: str, tokenizer: Any) -> NestedSignal:
+    """Read what the converters take as an object rather than as a file."""
+    import hsa_pyg.converters as converters
+
+    if kind == "json":
+        return converters.from_nested(_load_json(path), tokenizer=tokenizer)
+    if kind == "newick":
+        text = decode(path.read_bytes(), path.as_posix())
+        return converters.from_newick(text)
+    return _read_network(path, kind)
+
+
+def _read_network(path: Path, kind: str) -> NestedSignal:
+    import hsa_pyg.converters as converters
+
+    try:
+        import networkx
+    except ImportError as error:
+        raise ImportError(
+            'Reading graphs needs networkx: pip install "hsa-pyg[graph]".'
+        ) from error
+    try:
+        network = getattr(networkx, f"read_{kind}")(path)
+    except OSError:
+        raise
+    except Exception as error:  # networkx and the parsers below it raise all sorts
+        raise ValueError(
+            f"{path.as_posix()!r} cannot be read as {kind}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if network.is_directed() and networkx.is_arborescence(network):
+        return converters.from_networkx(network)
+    return converters.from_graph(network)
+
+
+def _load_json(path: Path) -> Any:
+    text = decode(path.read_bytes(), path.as_posix())
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path.as_posix()!r} is no JSON: {error}.") from error
+    except RecursionError as error:
+        raise ValueError(
+            f"{path.as_posix()!r} nests deeper than Python's json reads."
+        ) from error
+
+
+def _strings(value: Any) -> Iterator[str]:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+
+
+def _only(signals: list[NestedSignal], path: Path) -> NestedSignal:
+    if len(signals) > 1:
+        raise SettingsError(
+            f"{path.as_posix()!r} holds {len(signals)} signals: choose one by --sample."
+        )
+    return signals[0]
+
+
+def _described(signal: NestedSignal, path: Path) -> NestedSignal:
+    """Give a signal the attributes that those of documents have."""
+    store = signal._global_store
+    if not isinstance(store.get("source"), (str, Tensor)) or store["source"] == "":
+        signal.source = path.as_posix()
+    if "dropped" not in store:
+        signal.dropped = []
+    return signal
