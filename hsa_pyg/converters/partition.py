@@ -82,9 +82,7 @@ class WeightedGraph:
             nodes = order[bounds[number] : bounds[number + 1]]
             edges = inside[cuts[number] : cuts[number + 1]]
             row, col = place[self.row[edges]], place[self.col[edges]]
-            out.append(
-                (nodes, WeightedGraph(len(nodes), row, col, self.weight[edges]))
-            )
+            out.append((nodes, WeightedGraph(len(nodes), row, col, self.weight[edges])))
         return out
 
 

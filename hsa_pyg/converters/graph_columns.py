@@ -1,0 +1,274 @@
+"""What PyG and networkx graphs hold: edges, and attributes by what they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Batch, Data, HeteroData
+
+Level = Literal["vertex", "edge", "graph"]
+LEVELS = ("vertex", "edge", "graph")
+
+# Names that PyG and its data sets give to attributes of vertices and edges.
+_OF_VERTICES = {"x", "pos", "z", "feat", "node_type", "n_id"}
+_OF_EDGES = {"e_id", "edge_label_index"}
+_OF_EDGE_LISTS = ("edge_label", "edge_label_index")
+
+
+@dataclass
+class GraphColumns:
+    """A graph: its edges, and the attributes of vertices, edges and the whole graph.
+
+    Args:
+        num_nodes: number of vertices.
+        edge_index: ``[2, num_edges]`` long.
+        vertex: attributes with one row a vertex.
+        edge: attributes with one row an edge.
+        graph: attributes of the whole graph.
+        dropped: what was left out and why, for a warning.
+    """
+
+    num_nodes: int
+    edge_index: Tensor
+    vertex: dict[str, Any] = field(default_factory=dict)
+    edge: dict[str, Any] = field(default_factory=dict)
+    graph: dict[str, Any] = field(default_factory=dict)
+    dropped: list[str] = field(default_factory=list)
+
+    def level(self, name: str) -> dict[str, Any]:
+        """The attributes of a level."""
+        return {"vertex": self.vertex, "edge": self.edge, "graph": self.graph}[name]
+
+
+def read_columns(graph: Any, levels: Mapping[str, Level]) -> GraphColumns:
+    """Read a graph.
+
+    Args:
+        graph: a PyG Data, or a graph of networkx.
+        levels: what the attributes of a Data belong to, where sizes mislead.
+
+    Raises:
+        TypeError: if it is neither; it names the remedy.
+        ValueError: if it has no vertex, or edges or rows that do not fit.
+    """
+    if isinstance(graph, Batch):
+        raise TypeError(
+            f"a batch of {graph.num_graphs} graphs has no single root: convert the "
+            "graphs one by one, [from_graph(data) for data in batch.to_data_list()]"
+        )
+    if isinstance(graph, HeteroData):
+        raise TypeError(
+            f"a {type(graph).__name__} has vertices of several types, and from_graph "
+            "makes communities of one: pass data.to_homogeneous()"
+        )
+    if isinstance(graph, Data):
+        columns = _read_data(graph, levels)
+    elif hasattr(graph, "adj") and hasattr(graph, "is_multigraph"):
+        columns = _read_networkx(graph)
+    else:
+        raise TypeError(
+            "from_graph takes a torch_geometric.data.Data or a graph of networkx, got "
+            f"a {type(graph).__name__}"
+        )
+    if columns.num_nodes == 0:
+        raise ValueError(
+            "the graph has no vertex, so its tree would have no leaf; leave it out"
+        )
+    return columns
+
+
+def _read_data(data: Data, levels: Mapping[str, Level]) -> GraphColumns:
+    if "edge_index" not in data and any(key in data for key in ("adj", "adj_t")):
+        raise ValueError(
+            "the graph holds its edges as a sparse matrix: convert it before "
+            "T.ToSparseTensor(), or leave that transform out"
+        )
+    num_nodes = int(data.num_nodes or 0)
+    out = GraphColumns(num_nodes, _edges(data.get("edge_index"), num_nodes))
+    unknown = sorted(set(levels) - set(data.keys()))
+    if unknown:
+        raise ValueError(
+            f"levels names the attribute {unknown[0]!r}, which the graph lacks; it has "
+            f"{sorted(data.keys())}"
+        )
+    sizes = {"vertex": num_nodes, "edge": out.edge_index.size(1)}
+    for name, value in data.to_dict().items():
+        if name in ("edge_index", "num_nodes"):
+            continue
+        if isinstance(value, np.ndarray):
+            value = torch.from_numpy(value.copy())
+        if not isinstance(value, Tensor) and hasattr(value, "sparse_sizes"):
+            value = value.to_torch_sparse_coo_tensor()
+        if isinstance(value, Tensor) and value.layout != torch.strided:
+            raise ValueError(
+                f"{name!r} is a sparse tensor, which batches and layers cannot take "
+                "apart by vertices; pass it through .to_dense()"
+            )
+        level = levels.get(name) or _guess_level(name, value, sizes)
+        _check_rows(name, value, level, sizes)
+        out.level(level)[name] = value
+    return out
+
+
+def _edges(edge_index: Any, num_nodes: int) -> Tensor:
+    if edge_index is None:
+        return torch.empty(2, 0, dtype=torch.long)
+    if isinstance(edge_index, EdgeIndex):
+        edge_index = edge_index.as_tensor()
+    if isinstance(edge_index, np.ndarray):
+        edge_index = torch.from_numpy(edge_index.copy())
+    if (
+        not isinstance(edge_index, Tensor)
+        or edge_index.dim() != 2
+        or edge_index.size(0) != 2
+        or edge_index.is_floating_point()
+    ):
+        shape = list(getattr(edge_index, "shape", ()))
+        raise ValueError(
+            "edge_index must hold integers in the shape [2, num_edges], got a "
+            f"{type(edge_index).__name__} {shape}"
+        )
+    edges = edge_index.to(torch.long)
+    outside = ((edges < 0) | (edges >= num_nodes)).any(dim=0).nonzero()
+    if len(outside):
+        place = int(outside[0])
+        raise ValueError(
+            f"edge {place} joins the vertices {edges[:, place].tolist()}, but the "
+            f"graph has {num_nodes} vertices; set num_nodes, or remove the edge"
+        )
+    return edges
+
+
+def _guess_level(name: str, value: Any, sizes: Mapping[str, int]) -> Level:
+    """What an attribute belongs to, by its name or else by its number of rows.
+
+    Rows tell nothing where there is one of them: a label ``y`` ``[1]`` stays a label
+    also in a graph of one vertex.
+    """
+    if name in _OF_EDGE_LISTS:
+        return "edge"
+    if not isinstance(value, Tensor) or value.dim() == 0:
+        return "graph"
+    if name in _OF_VERTICES or name.startswith("node_") or name.endswith("_mask"):
+        return "vertex"
+    if name in _OF_EDGES or "edge" in name:
+        return "edge"
+    rows = value.size(0)
+    if rows > 1 and rows == sizes["vertex"]:
+        return "vertex"
+    if rows > 1 and rows == sizes["edge"]:
+        return "edge"
+    return "graph"
+
+
+def _check_rows(name: str, value: Any, level: Level, sizes: Mapping[str, int]) -> None:
+    if level not in LEVELS:
+        raise ValueError(
+            f"levels={{{name!r}: {level!r}}} is not known: use one of {LEVELS}"
+        )
+    if level == "graph" or name in _OF_EDGE_LISTS:
+        return
+    rows = len(value) if hasattr(value, "__len__") else None
+    if rows != sizes[level]:
+        counted = {"vertex": "vertices", "edge": "edges"}[level]
+        raise ValueError(
+            f"{name!r} has {rows} rows for {sizes[level]} {counted}; give each a row, "
+            f'or say what it belongs to: levels={{{name!r}: "graph"}}'
+        )
+
+
+def _read_networkx(graph: Any) -> GraphColumns:
+    nodes = list(graph.nodes)
+    place = {node: number for number, node in enumerate(nodes)}
+    ends, rows = [], []
+    for source, target, attributes in graph.edges(data=True):
+        ends.append((place[source], place[target]))
+        rows.append(attributes)
+    if not graph.is_directed():
+        # Each direction is an edge of its own, as everywhere in PyG; a loop has one.
+        back = [number for number, (a, b) in enumerate(ends) if a != b]
+        ends += [ends[number][::-1] for number in back]
+        rows += [rows[number] for number in back]
+    out = GraphColumns(
+        len(nodes), torch.tensor(ends, dtype=torch.long).view(-1, 2).t().contiguous()
+    )
+    vertices = [graph.nodes[node] for node in nodes]
+    out.vertex = _columns(vertices, "vertex", "vertices", out.dropped)
+    if "name" in out.vertex:
+        del out.vertex["name"]
+        out.dropped.append("vertex attribute 'name' (holds the labels of the vertices)")
+    out.vertex["name"] = [
+        node if isinstance(node, str) else repr(node) for node in nodes
+    ]
+    out.edge = _columns(rows, "edge", "edges", out.dropped)
+    if "weight" in out.edge:
+        out.edge.setdefault("edge_weight", out.edge["weight"])
+        del out.edge["weight"]
+    for key, value in graph.graph.items():
+        kept = value if isinstance(value, str) else _column([value])
+        if kept is None:
+            out.dropped.append(f"graph attribute {str(key)!r} (is not numeric)")
+        else:
+            out.graph[_text(key, graph.graph)] = kept
+    return out
+
+
+def _columns(
+    rows: list[dict[Hashable, Any]], what: str, many: str, dropped: list[str]
+) -> dict[str, Any]:
+    """The attributes that all rows have and that are numeric."""
+    count: dict[Hashable, int] = {}
+    for row in rows:
+        for key in row:
+            count[key] = count.get(key, 0) + 1
+    out: dict[str, Any] = {}
+    for key, number in count.items():
+        if number < len(rows):
+            dropped.append(
+                f"{what} attribute {str(key)!r} ({len(rows) - number} of {len(rows)} "
+                f"{many} lack it)"
+            )
+            continue
+        column = _column([row[key] for row in rows])
+        if column is None:
+            dropped.append(
+                f"{what} attribute {str(key)!r} (is not numeric, or of unlike shapes)"
+            )
+        else:
+            out[_text(key, count)] = column
+    return out
+
+
+def _text(key: Hashable, keys: Iterable[Hashable]) -> str:
+    name = str(key)
+    if sum(str(other) == name for other in keys) > 1:
+        raise ValueError(
+            f"several attributes are called {name!r} once their keys are made strings; "
+            "rename one of them"
+        )
+    return name
+
+
+def _column(values: list[Any]) -> Tensor | None:
+    """One row a value: integers as int64, other numbers as float32; or None."""
+    if all(isinstance(value, Tensor) for value in values):
+        alike = {(value.shape, value.dtype, value.device) for value in values}
+        return torch.stack(values) if len(alike) == 1 else None
+    if any(isinstance(value, Tensor) for value in values):
+        return None
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError):
+        return None
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        return None
+    dtype = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float32}
+    if array.dtype.kind not in dtype:
+        return None
+    return torch.from_numpy(array.astype(dtype[array.dtype.kind]))
