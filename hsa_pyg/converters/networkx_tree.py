@@ -159,7 +159,7 @@ class _Converter:
         """Sort the siblings and find the ``pos`` of every node."""
         tree = self.tree
         below = [node for node in tree.attributes if node != tree.root]
-        values = {n: tree.attributes[n].get("pos") for n in below}
+        values: dict[Any, Any] = {n: tree.attributes[n].get("pos") for n in below}
         if order is not None:
             ranked = {n: _value(order, n, tree.attributes[n]) for n in below}
             self._sort(ranked, order)
@@ -239,12 +239,15 @@ class _Converter:
         columns, dropped = common_columns(rows, _RESERVED)
         self.dropped += [f"{what} of type {kind!r}" for what in dropped]
         for name, column in columns.items():
-            is_id = isinstance(column, Tensor) and column.dtype == torch.long
-            if name == "attribute_key" and is_id and column.dim() == 1:
-                # What a key-value domain reads.
-                yield ("key" if int(column.min()) >= 0 else name), column
-            else:
-                yield name, column
+            # What a key-value domain reads.
+            is_key = (
+                name == "attribute_key"
+                and isinstance(column, Tensor)
+                and column.dtype == torch.long
+                and column.dim() == 1
+                and bool((column >= 0).all())
+            )
+            yield ("key" if is_key else name), column
 
     def _add_edges(
         self,
