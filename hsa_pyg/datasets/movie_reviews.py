@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hsa_pyg.converters.formats import decode
 from hsa_pyg.datasets.raw_files import check_same, copy_whole
+from hsa_pyg.datasets.shipped import shipped_file
 from hsa_pyg.datasets.splits import TRAIN_VAL_TEST, hash_split
 from hsa_pyg.datasets.text_dataset import LabelledText, TextDataset
 
@@ -78,7 +79,12 @@ class MovieReviews(TextDataset):
 
     def download(self) -> None:
         """Copy the archive into ``raw_dir``; nothing is fetched from a network."""
-        source = self.raw_zip or _shipped_zip()
+        source = self.raw_zip or shipped_file(
+            "movie_reviews",
+            ZIP_NAME,
+            "Pass raw_zip=: the repository of hsa_pyg has the archive in datasets/, "
+            "and NLTK's corpus 'movie_reviews' is the same file.",
+        )
         _review_names(source)
         copy_whole(source, Path(self.raw_paths[0]))
 
@@ -122,25 +128,6 @@ def split_names(names: list[str]) -> dict[str, set[str]]:
     return {
         part: {name for name in names if parts[name] == part} for part in TRAIN_VAL_TEST
     }
-
-
-def _shipped_zip() -> Path:
-    # Wheels carry the repository's datasets/ as package data (force-include in
-    # pyproject.toml); a checkout, also an editable install, has the folder itself.
-    here = Path(__file__).resolve()
-    places = (
-        here.parent / "_shipped" / "movie_reviews" / ZIP_NAME,
-        here.parents[2] / "datasets" / "movie_reviews" / ZIP_NAME,
-    )
-    for place in places:
-        if place.is_file():
-            return place
-    raise FileNotFoundError(
-        "The archive of the movie reviews is neither at "
-        + " nor at ".join(repr(place.as_posix()) for place in places)
-        + ". Pass raw_zip=: the repository of hsa_pyg has it in datasets/, and "
-        "NLTK's corpus 'movie_reviews' is the same file."
-    )
 
 
 def _review_names(raw_zip: Path) -> list[str]:

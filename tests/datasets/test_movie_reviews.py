@@ -219,7 +219,7 @@ def test_bad_arguments_are_named(small_zip, tmp_path):
 
 def test_a_missing_archive_says_where_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "hsa_pyg.datasets.movie_reviews.__file__", str(tmp_path / "a/b/c.py")
+        "hsa_pyg.datasets.shipped.__file__", str(tmp_path / "a/b/c.py")
     )
     with pytest.raises(FileNotFoundError, match="Pass raw_zip=: the repository"):
         MovieReviews(tmp_path, log=False)
@@ -239,8 +239,8 @@ def test_the_archive_is_found_in_a_wheel_and_in_a_checkout(
     shipped.parent.mkdir(parents=True)
     shutil.copyfile(small_zip, shipped)
     monkeypatch.setattr(
-        "hsa_pyg.datasets.movie_reviews.__file__",
-        str(tmp_path / "hsa_pyg/datasets/movie_reviews.py"),
+        "hsa_pyg.datasets.shipped.__file__",
+        str(tmp_path / "hsa_pyg/datasets/shipped.py"),
     )
     assert len(MovieReviews(tmp_path / "root", log=False)) == 40
 
