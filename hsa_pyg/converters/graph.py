@@ -11,19 +11,21 @@ import torch
 from torch import Tensor
 
 from hsa_pyg.converters.communities import CommunityTree, community_tree
-from hsa_pyg.converters.graph_columns import GraphColumns, Level, read_columns
+from hsa_pyg.converters.graph_columns import (
+    GraphColumns,
+    Level,
+    read_columns,
+    refuse_mangled_names,
+    store_attributes,
+)
 from hsa_pyg.converters.partition import Method, Partition
 from hsa_pyg.data import NestedSignal
-from hsa_pyg.data.validation import mangled_names
 from hsa_pyg.hierarchy import CHILD_OF
 
 GRAPH, COMMUNITY, VERTEX = "graph", "community", "vertex"
 EDGE = (VERTEX, "to", VERTEX)
 
 EDGE_WEIGHT = "edge_weight"
-#: Under this name a vertex keeps its ``pos``: in a signal, ``pos`` is the place in the
-#: parent.
-COORDINATES = "coord"
 
 _FLOATS = (torch.float, torch.double, torch.half, torch.bfloat16)
 
@@ -115,10 +117,10 @@ def from_graph(
             f"left out of the signal: {'; '.join(columns.dropped)}", stacklevel=2
         )
     strength = _weight(columns, weight)
-    _rename(columns, rename or {})
+    columns.rename(rename or {})
     _set_features(columns, features)
     if y is not None:
-        _set_label(columns, y)
+        columns.set_label(y)
     tree = community_tree(columns.edge_index, columns.num_nodes, strength, partition)
     return _signal(columns, tree)
 
@@ -146,35 +148,6 @@ def _weight(columns: GraphColumns, name: str | None) -> Tensor | None:
             "weight=None to take all edges alike"
         )
     return value
-
-
-def _rename(columns: GraphColumns, rename: Mapping[str, str | None]) -> None:
-    found = {name for level in _levels(columns) for name in level}
-    unknown = sorted(set(rename) - found)
-    if unknown:
-        raise ValueError(
-            f"rename names the attribute {unknown[0]!r}, which the graph lacks; it has "
-            f"{sorted(found)}"
-        )
-    for level in _levels(columns):
-        old = dict(level)
-        level.clear()
-        of_space = {"pos": COORDINATES} if level is columns.vertex else {}
-        names = {**of_space, **rename}
-        for name, value in old.items():
-            new = names.get(name, name)
-            if new is None:
-                continue
-            if new in level or (new != name and new in old):
-                raise ValueError(
-                    f"attribute {name!r} would be kept as {new!r}, which is taken: "
-                    f'choose another name by rename={{{name!r}: "..."}}'
-                )
-            level[new] = value
-
-
-def _levels(columns: GraphColumns) -> tuple[dict[str, Any], ...]:
-    return columns.vertex, columns.edge, columns.graph
 
 
 def _set_features(columns: GraphColumns, features: Features) -> None:
@@ -227,23 +200,12 @@ def _joined(columns: GraphColumns, names: list[str]) -> dict[str, Any]:
     return {"x": torch.cat([part.reshape(len(part), -1) for part in parts], 1), **rest}
 
 
-def _set_label(columns: GraphColumns, y: Any) -> None:
-    if "y" in columns.graph:
-        raise ValueError(
-            "the graph has a label 'y' already: leave y= away, or drop the other by "
-            'rename={"y": None}'
-        )
-    if not isinstance(y, Tensor | int | float):
-        raise TypeError(f"y must be a number or a tensor, got a {type(y).__name__}")
-    columns.graph["y"] = y if isinstance(y, Tensor) and y.dim() else torch.tensor([y])
-
-
 def _signal(columns: GraphColumns, tree: CommunityTree) -> NestedSignal:
     signal = NestedSignal()
     device = columns.edge_index.device
     signal[GRAPH].num_nodes = 1
     signal[COMMUNITY].num_nodes = len(tree.community_parent)
-    _store(signal[VERTEX], columns.vertex, VERTEX)
+    store_attributes(signal[VERTEX], columns.vertex, VERTEX)
     # All of them also where they are empty: the graphs of a data set share a schema.
     for child, parent in (
         (COMMUNITY, tree.community_parent),
@@ -255,21 +217,7 @@ def _signal(columns: GraphColumns, tree: CommunityTree) -> NestedSignal:
             edge = torch.stack([nodes, above]).to(device)
             signal[child, CHILD_OF, kind].edge_index = edge
     signal[EDGE].edge_index = columns.edge_index
-    _store(signal[EDGE], columns.edge, "edge")
-    _store(signal._global_store, columns.graph, GRAPH, type(signal))
-    for problem in mangled_names(signal):
-        raise ValueError(f'{problem}: from_graph(..., rename={{"old": "new"}})')
+    store_attributes(signal[EDGE], columns.edge, "edge")
+    store_attributes(signal._global_store, columns.graph, GRAPH, type(signal))
+    refuse_mangled_names(signal)
     return signal
-
-
-def _store(
-    store: Any, attributes: Mapping[str, Any], what: str, owner: type | None = None
-) -> None:
-    for name, value in attributes.items():
-        taken = isinstance(getattr(owner or type(store), name, None), property)
-        if taken or name.startswith("_") or (what == VERTEX and name == "key"):
-            raise ValueError(
-                f"the {what} attribute {name!r} has a name that signals use for "
-                f'something else: rename={{{name!r}: "another_name"}}'
-            )
-        store[name] = value

@@ -12,12 +12,20 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
 
+from hsa_pyg.data import NestedSignal
+from hsa_pyg.data.validation import mangled_names
+
+#: Under this name a vertex keeps its ``pos``: in a signal, ``pos`` is the place in the
+#: parent.
+COORDINATES = "coord"
+
 Level = Literal["vertex", "edge", "graph"]
 LEVELS = ("vertex", "edge", "graph")
 
 # Names that PyG and its data sets give to attributes of vertices and edges.
 _OF_VERTICES = {"x", "pos", "z", "feat", "node_type", "n_id"}
 _OF_EDGES = {"e_id", "edge_label_index"}
+_NODES = ("vertex", "atom")
 _OF_EDGE_LISTS = ("edge_label", "edge_label_index")
 
 
@@ -40,6 +48,52 @@ class GraphColumns:
     edge: dict[str, Any] = field(default_factory=dict)
     graph: dict[str, Any] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
+
+    def rename(self, names: Mapping[str, str | None]) -> None:
+        """Rename attributes; None leaves one out. ``pos`` of vertices is now ``coord``.
+
+        Raises:
+            ValueError: if there is no such attribute, or its new name is taken.
+        """
+        every = (self.vertex, self.edge, self.graph)
+        found = {name for level in every for name in level}
+        unknown = sorted(set(names) - found)
+        if unknown:
+            raise ValueError(
+                f"rename names the attribute {unknown[0]!r}, which the graph lacks; it "
+                f"has {sorted(found)}"
+            )
+        for level in every:
+            of_space = {"pos": COORDINATES} if level is self.vertex else {}
+            old = dict(level)
+            level.clear()
+            for name, value in old.items():
+                new = {**of_space, **names}.get(name, name)
+                if new is None:
+                    continue
+                if new in level or (new != name and new in old):
+                    raise ValueError(
+                        f"attribute {name!r} would be kept as {new!r}, which is taken: "
+                        f'choose another name by rename={{{name!r}: "..."}}'
+                    )
+                level[new] = value
+
+    def set_label(self, y: Any) -> None:
+        """Set the label of the whole graph.
+
+        Raises:
+            ValueError: if it has one.
+            TypeError: if the label is neither a number nor a tensor.
+        """
+        if "y" in self.graph:
+            raise ValueError(
+                "the graph has a label 'y' already: leave y= away, or drop the other "
+                'by rename={"y": None}'
+            )
+        if not isinstance(y, Tensor | int | float):
+            raise TypeError(f"y must be a number or a tensor, got a {type(y).__name__}")
+        scalar = not isinstance(y, Tensor) or y.dim() == 0
+        self.graph["y"] = torch.as_tensor(y).view(1) if scalar else y
 
     def level(self, name: str) -> dict[str, Any]:
         """The attributes of a level."""
@@ -272,3 +326,33 @@ def _column(values: list[Any]) -> Tensor | None:
     if array.dtype.kind not in dtype:
         return None
     return torch.from_numpy(array.astype(dtype[array.dtype.kind]))
+
+
+def store_attributes(
+    store: Any, attributes: Mapping[str, Any], what: str, owner: type | None = None
+) -> None:
+    """Set the attributes of a store of a signal.
+
+    Args:
+        store: the store.
+        attributes: the attributes.
+        what: what they belong to, for errors.
+        owner: class that reads the store, where it is not the store itself.
+
+    Raises:
+        ValueError: if a name means something else there.
+    """
+    for name, value in attributes.items():
+        taken = isinstance(getattr(owner or type(store), name, None), property)
+        if taken or name.startswith("_") or (name == "key" and what in _NODES):
+            raise ValueError(
+                f"the {what} attribute {name!r} has a name that signals use for "
+                f'something else: rename={{{name!r}: "another_name"}}'
+            )
+        store[name] = value
+
+
+def refuse_mangled_names(signal: NestedSignal) -> None:
+    """Raise a ValueError if an attribute has a name that PyG gives a meaning."""
+    for problem in mangled_names(signal):
+        raise ValueError(f'{problem}, by the argument rename={{"old": "new"}}')
