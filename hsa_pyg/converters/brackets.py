@@ -51,6 +51,7 @@ _BRACKET_NAMES = {
     "-RCB-": "}",
 }
 _SPACE = " \t\r\n"
+_SPACES = re.compile(f"[{_SPACE}]+")
 _PIECE = re.compile(r"[()]|[^()]+")
 
 
@@ -75,9 +76,9 @@ class _Open(NamedTuple):
 def from_brackets(
     text: str,
     *,
-    vocabulary: Names = 32_768,
+    vocabulary: Names | Vocabulary = 32_768,
     lowercase: bool = True,
-    labels: Names | None = None,
+    labels: Names | Vocabulary | None = None,
     y: Label | None = None,
 ) -> NestedSignal:
     r"""Convert a bracketed parse tree: phrase > ... > word.
@@ -95,7 +96,8 @@ def from_brackets(
     Args:
         text: One tree.
         vocabulary: Ids of the words: a list, a mapping, or the number of ids to hash
-            into; see :class:`~hsa_pyg.converters.trees.Vocabulary`.
+            into; see :class:`~hsa_pyg.converters.trees.Vocabulary` (one of which is
+            made once for many trees).
         lowercase: Whether to ask the vocabulary for words in lower case.
         labels: Ids of the labels, as for ``vocabulary``; None if the labels are
             integers. :func:`collect_labels` lists those of a corpus.
@@ -112,8 +114,8 @@ def from_brackets(
         >>> to_brackets(signal)
         '(3 (2 It) (4 (2 really) (3 works)))'
     """
-    find_word = Vocabulary(vocabulary, "word", "vocabulary")
-    find_label = None if labels is None else Vocabulary(labels, "label", "labels")
+    find_word = Vocabulary.of(vocabulary, "word", "vocabulary")
+    find_label = None if labels is None else Vocabulary.of(labels, "label", "labels")
     builder = TreeBuilder(BRACKETS_SCHEMA)
     # Open phrases, innermost last, each with the number of its children so far.
     path: list[Node] = []
@@ -210,6 +212,20 @@ def collect_labels(texts: Iterable[str]) -> list[str]:
     """
     found = {piece.label for text in texts for piece in _parse(text) if piece}
     return sorted(found)
+
+
+def bracket_words(text: str) -> list[str]:
+    """The words of a bracketed tree, unescaped, to count a vocabulary.
+
+    Args:
+        text: One tree.
+
+    Example:
+        >>> bracket_words("(3 (2 It) (4 works))")
+        ['It', 'works']
+    """
+    pieces = (piece for piece in _parse(text) if piece is not None)
+    return [unescape(piece.word) for piece in pieces if piece.word is not None]
 
 
 def unescape(word: str) -> str:
@@ -309,6 +325,6 @@ def _read(piece: str, offset: int, path: list[_Bracket]) -> None:
             f"{piece.strip(_SPACE)[:20]!r} at character {at} stands {where} a bracket; "
             "every word has a bracket of its own."
         )
-    words = re.split(f"[{_SPACE}]+", piece.strip(_SPACE), maxsplit=1)
+    words = _SPACES.split(piece.strip(_SPACE), maxsplit=1)
     path[-1].label = words[0]
     path[-1].word = words[1] if len(words) > 1 else None

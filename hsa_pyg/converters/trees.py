@@ -162,6 +162,15 @@ class Vocabulary:
         if self.size <= first:
             raise ValueError(f"{argument}={names!r} leaves no id for a {what}.")
 
+    @classmethod
+    def of(
+        cls, names: Names | Vocabulary, what: str, argument: str, first: int = 0
+    ) -> Vocabulary:
+        """Make a vocabulary of ``names``, unless they are one already."""
+        if isinstance(names, Vocabulary):
+            return names
+        return cls(names, what, argument, first)
+
     def __call__(self, name: str, where: str | Callable[[], str]) -> int:
         """The id of a name.
 
