@@ -1,5 +1,6 @@
 """Converters: raw objects to :class:`~hsa_pyg.NestedSignal`."""
 
+from hsa_pyg.converters.atom_groups import GROUP_ROLES
 from hsa_pyg.converters.blocks import ROLES
 from hsa_pyg.converters.brackets import collect_labels, from_brackets, to_brackets
 from hsa_pyg.converters.concatenation import concat
@@ -15,6 +16,7 @@ from hsa_pyg.converters.graph import from_graph
 from hsa_pyg.converters.image import from_image, image_schema, to_image
 from hsa_pyg.converters.image_folder import from_images
 from hsa_pyg.converters.images import BadImageError, Patches, PictureReader
+from hsa_pyg.converters.molecule import from_molecule, from_smiles
 from hsa_pyg.converters.nested import from_nested
 from hsa_pyg.converters.networkx_tree import from_networkx
 from hsa_pyg.converters.newick import from_newick, from_newick_file
@@ -29,6 +31,7 @@ from hsa_pyg.converters.tokenization import (
 from hsa_pyg.converters.website import Website, from_website
 
 __all__ = [
+    "GROUP_ROLES",
     "ROLES",
     "BadImageError",
     "Characters",
@@ -50,10 +53,12 @@ __all__ = [
     "from_html",
     "from_image",
     "from_images",
+    "from_molecule",
     "from_nested",
     "from_networkx",
     "from_newick",
     "from_newick_file",
+    "from_smiles",
     "from_website",
     "image_schema",
     "read_text",
