@@ -172,7 +172,7 @@ def inspect(
     depth: Annotated[int, typer.Option(min=1, help="Levels of the tree.")] = 4,
     max_children: Annotated[
         int, typer.Option(min=1, help="Children of a node that are printed.")
-    ] = 8,
+    ] = 5,
     max_leaves: Annotated[
         int, typer.Option(min=1, help="Most leaves that the page may have.")
     ] = 20_000,

@@ -41,7 +41,7 @@ def inspect_path(
     html: Path | None = None,
     run: TrainedRun | None = None,
     depth: int = 4,
-    max_children: int = 8,
+    max_children: int = 5,
     max_leaves: int = 20_000,
     sample: int | None = None,
     console: Console | None = None,
@@ -183,7 +183,8 @@ def draw_tree(signal: NestedSignal, depth: int, max_children: int) -> Tree:
         here = branch.add(line(place))
         below = children.get(place, [])
         if level >= depth and below:
-            here.add(Text(f"... {len(below):,} children", "dim"))
+            noun = "child" if len(below) == 1 else "children"
+            here.add(Text(f"... {len(below):,} {noun}", "dim"))
             continue
         rest = len(below) - max_children
         if rest > 0:

@@ -53,7 +53,9 @@ def by_hand(parent):
     for node, above in enumerate(parent):
         children.setdefault(above, []).append(node)
     sizes = [len(below) for above, below in children.items() if above >= 0]
-    only = {below[0] for above, below in children.items() if above >= 0 == len(below) - 1}
+    only = {
+        below[0] for above, below in children.items() if above >= 0 == len(below) - 1
+    }
     longest = 0
     for node in only:
         length = 0

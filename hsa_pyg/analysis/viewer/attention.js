@@ -56,9 +56,11 @@ function mark(element, name) {
 }
 const valueOf = (node, weight) => (pick.measure.value === "leaf" ? weight / leaves[node] : weight);
 const alphaOf = (share) => (share > 0 ? 0.04 + 0.96 * Math.sqrt(share) : 0);
+const strengthOf = () =>
+  Number(getComputedStyle(document.documentElement).getPropertyValue("--strength"));
+let strength = strengthOf();
 function shadeElement(element, share) {
-  const strength = getComputedStyle(document.documentElement).getPropertyValue("--strength");
-  element.style.setProperty("--alpha", (alphaOf(share) * Number(strength)).toFixed(3));
+  element.style.setProperty("--alpha", (alphaOf(share) * strength).toFixed(3));
   mark(element, "lit");
 }
 // The elements that show a node: its own, or those of the nodes below it.
@@ -70,6 +72,7 @@ function* shown(i) {
 function shade() {
   for (const [element, name] of marked) element.classList.remove(name);
   marked = [];
+  strength = strengthOf();
   if (chosen < 0) return;
   for (const element of shown(chosen)) mark(element, "chosen");
   levels = data.weights ? levelsOf(chosen) : [];
@@ -160,10 +163,8 @@ function drawLevels() {
   const ends = make("div", "ends");
   ends.append(make("span", "", `${inside} ${percent(own)}`), make("span", "", `on others ${percent(given)}`));
   panel.append(shares, ends);
-  for (const level of levels) panel.append(levelCard(level));
   panel.append(make("h2", "", pick.measure.value === "leaf" ? "Shade: weight per leaf" : "Shade: weight of the block"));
   const legend = make("div", "legend");
-  const strength = Number(getComputedStyle(document.documentElement).getPropertyValue("--strength"));
   const stops = [0, 0.05, 0.15, 0.3, 0.5, 0.75, 1].map((share) =>
     `rgba(var(--heat), ${(alphaOf(share) * strength).toFixed(3)}) ${100 * share}%`);
   legend.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
@@ -174,6 +175,7 @@ function drawLevels() {
   if (data.weights.averaged) {
     panel.append(make("p", "hint", `The ${data.weights.heads} heads are averaged, to keep this page small.`));
   }
+  for (const level of levels) panel.append(levelCard(level));
 }
 
 function levelCard({ node, siblings, weights, sum }) {

@@ -45,7 +45,7 @@ function describe(i, length = 60) {
   if (cellOf.has(i)) {
     const [picture, place] = cellOf.get(i);
     const row = Math.floor(place / picture.cols) + 1;
-    return `patch at row ${row}, column ${(place % picture.cols) + 1}`;
+    return `row ${row}, column ${(place % picture.cols) + 1}`;
   }
   if (hasSpan(i) && (isLeaf(i) || !text)) {
     const [from, to] = [spans[2 * i], spans[2 * i + 1]];
