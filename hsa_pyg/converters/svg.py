@@ -122,8 +122,10 @@ def _render(
         ) from error
     if done.returncode == 0:
         return done.stdout
-    if done.returncode == 3:
-        reason = done.stderr.decode(errors="replace").strip().rstrip(".")
+    if done.returncode in (1, 3):
+        # 3: the renderer's own words; 1: a traceback, whose last line says it.
+        words = done.stderr.decode(errors="replace").strip().rstrip(".")
+        reason = words.splitlines()[-1] if words else "the renderer failed"
     else:
         reason = (
             f"rendering it takes more than {_PROCESSOR_SECONDS} s, {_MEMORY >> 20} MB "

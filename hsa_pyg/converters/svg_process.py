@@ -53,13 +53,14 @@ def main(site: str, memory: str, seconds: str, text: str, *size: str) -> int:
             width=width,
             height=height,
             # Without, the renderer knows no unit but pixels.
-            dpi=96.0,
+            dpi=96,
             skip_system_fonts=text != "text",
         )
     except ValueError as error:
         sys.stderr.write(str(error))
         return 3
-    sys.stdout.buffer.write(png)
+    # Earlier versions of the renderer give a list of numbers.
+    sys.stdout.buffer.write(bytes(png))
     return 0
 
 

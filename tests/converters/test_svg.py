@@ -182,6 +182,12 @@ def test_a_renderer_that_hangs_is_ended(monkeypatch):
         read()
 
 
+def test_a_renderer_that_fails_says_why(monkeypatch):
+    monkeypatch.setattr(svg, "_PROCESSOR_SECONDS", "many")
+    with pytest.raises(BadImageError, match=r"cannot be read: ValueError: .*'many'"):
+        read()
+
+
 def test_without_the_renderer_its_extra_is_named(monkeypatch):
     monkeypatch.setattr(svg.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r'pip install "hsa-pyg\[image\]"'):
