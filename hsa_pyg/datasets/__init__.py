@@ -3,17 +3,25 @@
 from hsa_pyg.datasets.elec import Elec
 from hsa_pyg.datasets.fake import FakeNestedDataset
 from hsa_pyg.datasets.imdb import IMDB
+from hsa_pyg.datasets.molecule_net import MoleculeNetTrees
 from hsa_pyg.datasets.movie_reviews import MovieReviews
+from hsa_pyg.datasets.shakespeare import Shakespeare
+from hsa_pyg.datasets.sqlite_site import SqliteSite
 from hsa_pyg.datasets.sst_trees import SSTTrees
 from hsa_pyg.datasets.text_dataset import LabelledText, RawTexts, TextDataset
+from hsa_pyg.datasets.website_pages import WebsitePages
 
 __all__ = [
     "IMDB",
     "Elec",
     "FakeNestedDataset",
     "LabelledText",
+    "MoleculeNetTrees",
     "MovieReviews",
     "RawTexts",
     "SSTTrees",
+    "Shakespeare",
+    "SqliteSite",
     "TextDataset",
+    "WebsitePages",
 ]
