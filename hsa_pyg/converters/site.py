@@ -12,7 +12,7 @@ from typing import TypeVar
 from tqdm import tqdm
 
 from hsa_pyg.converters.formats import detect_format
-from hsa_pyg.converters.html import read_head
+from hsa_pyg.converters.page_head import read_head
 from hsa_pyg.converters.resources import ResourceError, locate, with_base
 
 BEYOND = "pages beyond max_pages"
