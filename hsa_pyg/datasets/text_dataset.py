@@ -92,6 +92,9 @@ class TextDataset(WordDataset, InMemoryDataset):
 
     classes: tuple[str, ...] = ()
     sentences: Literal["prose", "lines"] = "prose"
+    #: What the report calls documents, and those that are left out as empty.
+    unit = "texts"
+    empty = "texts without a token"
 
     def __init__(
         self,
@@ -159,6 +162,7 @@ class TextDataset(WordDataset, InMemoryDataset):
         ]
         signals = self._convert(wanted, tokenizer, report)
         report.update(self._left_out())
+        report = +report
         if not signals:
             raise ValueError(
                 f"{self._described()} has no document: its raw files have none"
@@ -173,6 +177,30 @@ class TextDataset(WordDataset, InMemoryDataset):
     def _convert(
         self, documents: Sequence[LabelledText], tokenizer: Any, report: Counter[str]
     ) -> list[NestedSignal]:
+        convert = self._converter(tokenizer, report)
+        signals = []
+        for document in tqdm(
+            documents, desc=f"Converting {self._described()}", disable=not self.log
+        ):
+            try:
+                signal = convert(document)
+            except EmptyDocumentError:
+                report[self.empty] += 1
+                continue
+            for name, value in document.attributes.items():
+                signal[name] = value
+            if self.pre_filter is not None and not self.pre_filter(signal):
+                report[f"{self.unit} that pre_filter refused"] += 1
+                continue
+            if self.pre_transform is not None:
+                signal = self.pre_transform(signal)
+            signals.append(signal)
+        return signals
+
+    def _converter(
+        self, tokenizer: Any, report: Counter[str]
+    ) -> Callable[[Any], NestedSignal]:
+        """What turns a document into a signal; counts in ``report`` what it leaves."""
         convert = DocumentConverter(
             tokenizer,
             sentences=self.sentences,
@@ -180,24 +208,9 @@ class TextDataset(WordDataset, InMemoryDataset):
             keep_text=self.keep_text,
             images=False,
         )
-        signals = []
-        for document in tqdm(
-            documents, desc=f"Converting {self._described()}", disable=not self.log
-        ):
-            try:
-                signal = convert.text(document.text, document.name, y=document.label)
-            except EmptyDocumentError:
-                report["texts without a token"] += 1
-                continue
-            for name, value in document.attributes.items():
-                signal[name] = value
-            if self.pre_filter is not None and not self.pre_filter(signal):
-                report["texts that pre_filter refused"] += 1
-                continue
-            if self.pre_transform is not None:
-                signal = self.pre_transform(signal)
-            signals.append(signal)
-        return signals
+        return lambda document: convert.text(
+            document.text, document.name, y=document.label
+        )
 
     def _described(self) -> str:
         return type(self).__name__ + (f" ({self.split})" if self.split else "")

@@ -58,7 +58,7 @@ class WordDataset:
         """Store both; call it before the signals are stored."""
         tokenizer.save(self.processed_paths[1])
         self.__dict__.pop("tokenizer", None)
-        kept = json.dumps(dict(sorted(report.items())), indent=2)
+        kept = json.dumps(dict(sorted((+report).items())), indent=2)
         Path(self.processed_paths[2]).write_text(kept, encoding="utf-8")
 
     @cached_property
