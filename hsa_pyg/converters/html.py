@@ -87,8 +87,9 @@ def parse_html(
         name: Name of the page, for errors.
         encoding: Encoding of the bytes, if it is not what the page itself declares.
         resolve: Gives the pictures; None leaves them out, but not the words for them.
-        main_content: Leave out navigation, advertisements and other boilerplate, as
-            trafilatura finds them. Its output is a new page: ...
+        main_content: Leave out navigation, advertisements and other boilerplate. See
+            :func:`~hsa_pyg.converters.main_content.extract_main_content` for what else
+            goes with them; how many characters that are is counted.
         xhtml: Whether the page is XHTML, where ``<a/>`` is closed at once; None takes
             it for XHTML if it starts with an XML declaration.
 
@@ -117,44 +118,39 @@ def parse_html(
     check_text(source, name, "html")
     if source.lstrip()[:5] == "<?xml" if xhtml is None else xhtml:
         source = close_empty_elements(source)
-    parser = _parse(bound_nesting(source))
+    source = bound_nesting(source)
+    parser = _parse(source)
     page = _head(parser, dropped)
+    flow = _flow(
+        parser, root, split, page.base, None if main_content else resolve, dropped
+    )
     if main_content:
         from hsa_pyg.converters.main_content import extract_main_content
 
-        parser = _parse(bound_nesting(extract_main_content(source, name)))
-    flow = FlowBuilder(root, split)
-    if parser.root is not None:
-        HtmlWalk(flow, page.base, resolve, dropped, _hidden(parser)).walk(parser.root)
+        whole = flow
+        content = close_empty_elements(extract_main_content(source, name))
+        flow = _flow(_parse(content), root, split, page.base, resolve, dropped)
+        missing = len("".join(whole.text.split())) - len("".join(flow.text.split()))
+        if missing > 0:
+            dropped["characters outside the main content"] += missing
     page.block = flow.finish()
     page.text = flow.text
     return page
 
 
-def read_head(
-    content: bytes, name: str = "<html>", encoding: str | None = None
-) -> ParsedPage:
-    """Read where a page leads and what it is called, but not its text.
-
-    Args:
-        content: The page.
-        name: Name of the page, for errors.
-        encoding: Encoding of the bytes, if it is not what the page itself declares.
-
-    Returns:
-        The page with its title, links, base and refresh, and without text.
-
-    Raises:
-        ValueError: If the encoding is unknown.
-
-    Example:
-        >>> read_head(b"<title>Log</title><p>See <a href='rain.html'>rain</a>.").links
-        ['rain.html']
-    """
-    source = decode_html(content, name, encoding, Counter())
-    if source.lstrip()[:5] == "<?xml":
-        source = close_empty_elements(source)
-    return _head(_parse(bound_nesting(source)), Counter())
+def _flow(
+    parser: LexborHTMLParser,
+    root: str,
+    split: SentenceSplitter,
+    base: str,
+    resolve: PictureResolver | None,
+    dropped: Counter[str],
+) -> FlowBuilder:
+    flow = FlowBuilder(root, split)
+    if parser.root is not None:
+        HtmlWalk(flow, base, resolve, dropped, _hidden(parser)).walk(parser.root)
+    flow.paragraph_break()
+    return flow
 
 
 def _head(parser: LexborHTMLParser, dropped: Counter[str]) -> ParsedPage:
