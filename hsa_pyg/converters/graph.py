@@ -14,10 +14,11 @@ from hsa_pyg.converters.communities import CommunityTree, community_tree
 from hsa_pyg.converters.graph_columns import (
     GraphColumns,
     Level,
-    read_columns,
+    read_data,
     refuse_mangled_names,
     store_attributes,
 )
+from hsa_pyg.converters.networkx_graph import read_networkx
 from hsa_pyg.converters.partition import Method, Partition
 from hsa_pyg.data import NestedSignal
 from hsa_pyg.hierarchy import CHILD_OF
@@ -111,7 +112,14 @@ def from_graph(
         tensor([4., 4., 4., 4., 5., 5., 4., 4., 4., 4.])
     """
     partition = Partition(method, max_family, branching, seed)
-    columns = read_columns(graph, levels or {})
+    if hasattr(graph, "adj") and hasattr(graph, "is_multigraph"):
+        columns = read_networkx(graph)
+    else:
+        columns = read_data(graph, levels or {})
+    if columns.num_nodes == 0:
+        raise ValueError(
+            "the graph has no vertex, so its tree would have no leaf; leave it out"
+        )
     if columns.dropped:
         warnings.warn(
             f"left out of the signal: {'; '.join(columns.dropped)}", stacklevel=2

@@ -1,8 +1,8 @@
-"""What PyG and networkx graphs hold: edges, and attributes by what they belong to."""
+"""What a graph of PyG holds: edges, and attributes by what they belong to."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -100,16 +100,16 @@ class GraphColumns:
         return {"vertex": self.vertex, "edge": self.edge, "graph": self.graph}[name]
 
 
-def read_columns(graph: Any, levels: Mapping[str, Level]) -> GraphColumns:
-    """Read a graph.
+def read_data(graph: Any, levels: Mapping[str, Level]) -> GraphColumns:
+    """Read a graph of PyG.
 
     Args:
-        graph: a PyG Data, or a graph of networkx.
-        levels: what the attributes of a Data belong to, where sizes mislead.
+        graph: a PyG Data.
+        levels: what its attributes belong to, where sizes mislead.
 
     Raises:
-        TypeError: if it is neither; it names the remedy.
-        ValueError: if it has no vertex, or edges or rows that do not fit.
+        TypeError: if it is something else; it names the remedy.
+        ValueError: if edges or rows do not fit.
     """
     if isinstance(graph, Batch):
         raise TypeError(
@@ -121,20 +121,12 @@ def read_columns(graph: Any, levels: Mapping[str, Level]) -> GraphColumns:
             f"a {type(graph).__name__} has vertices of several types, and from_graph "
             "makes communities of one: pass data.to_homogeneous()"
         )
-    if isinstance(graph, Data):
-        columns = _read_data(graph, levels)
-    elif hasattr(graph, "adj") and hasattr(graph, "is_multigraph"):
-        columns = _read_networkx(graph)
-    else:
+    if not isinstance(graph, Data):
         raise TypeError(
             "from_graph takes a torch_geometric.data.Data or a graph of networkx, got "
             f"a {type(graph).__name__}"
         )
-    if columns.num_nodes == 0:
-        raise ValueError(
-            "the graph has no vertex, so its tree would have no leaf; leave it out"
-        )
-    return columns
+    return _read_data(graph, levels)
 
 
 def _read_data(data: Data, levels: Mapping[str, Level]) -> GraphColumns:
@@ -235,97 +227,6 @@ def _check_rows(name: str, value: Any, level: Level, sizes: Mapping[str, int]) -
             f"{name!r} has {rows} rows for {sizes[level]} {counted}; give each a row, "
             f'or say what it belongs to: levels={{{name!r}: "graph"}}'
         )
-
-
-def _read_networkx(graph: Any) -> GraphColumns:
-    nodes = list(graph.nodes)
-    place = {node: number for number, node in enumerate(nodes)}
-    ends, rows = [], []
-    for source, target, attributes in graph.edges(data=True):
-        ends.append((place[source], place[target]))
-        rows.append(attributes)
-    if not graph.is_directed():
-        # Each direction is an edge of its own, as everywhere in PyG; a loop has one.
-        back = [number for number, (a, b) in enumerate(ends) if a != b]
-        ends += [ends[number][::-1] for number in back]
-        rows += [rows[number] for number in back]
-    out = GraphColumns(
-        len(nodes), torch.tensor(ends, dtype=torch.long).view(-1, 2).t().contiguous()
-    )
-    vertices = [graph.nodes[node] for node in nodes]
-    out.vertex = _columns(vertices, "vertex", "vertices", out.dropped)
-    if "name" in out.vertex:
-        del out.vertex["name"]
-        out.dropped.append("vertex attribute 'name' (holds the labels of the vertices)")
-    out.vertex["name"] = [
-        node if isinstance(node, str) else repr(node) for node in nodes
-    ]
-    out.edge = _columns(rows, "edge", "edges", out.dropped)
-    if "weight" in out.edge:
-        out.edge.setdefault("edge_weight", out.edge["weight"])
-        del out.edge["weight"]
-    for key, value in graph.graph.items():
-        kept = value if isinstance(value, str) else _column([value])
-        if kept is None:
-            out.dropped.append(f"graph attribute {str(key)!r} (is not numeric)")
-        else:
-            out.graph[_text(key, graph.graph)] = kept
-    return out
-
-
-def _columns(
-    rows: list[dict[Hashable, Any]], what: str, many: str, dropped: list[str]
-) -> dict[str, Any]:
-    """The attributes that all rows have and that are numeric."""
-    count: dict[Hashable, int] = {}
-    for row in rows:
-        for key in row:
-            count[key] = count.get(key, 0) + 1
-    out: dict[str, Any] = {}
-    for key, number in count.items():
-        if number < len(rows):
-            dropped.append(
-                f"{what} attribute {str(key)!r} ({len(rows) - number} of {len(rows)} "
-                f"{many} lack it)"
-            )
-            continue
-        column = _column([row[key] for row in rows])
-        if column is None:
-            dropped.append(
-                f"{what} attribute {str(key)!r} (is not numeric, or of unlike shapes)"
-            )
-        else:
-            out[_text(key, count)] = column
-    return out
-
-
-def _text(key: Hashable, keys: Iterable[Hashable]) -> str:
-    name = str(key)
-    if sum(str(other) == name for other in keys) > 1:
-        raise ValueError(
-            f"several attributes are called {name!r} once their keys are made strings; "
-            "rename one of them"
-        )
-    return name
-
-
-def _column(values: list[Any]) -> Tensor | None:
-    """One row a value: integers as int64, other numbers as float32; or None."""
-    if all(isinstance(value, Tensor) for value in values):
-        alike = {(value.shape, value.dtype, value.device) for value in values}
-        return torch.stack(values) if len(alike) == 1 else None
-    if any(isinstance(value, Tensor) for value in values):
-        return None
-    try:
-        array = np.asarray(values)
-    except (ValueError, OverflowError):
-        return None
-    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        return None
-    dtype = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float32}
-    if array.dtype.kind not in dtype:
-        return None
-    return torch.from_numpy(array.astype(dtype[array.dtype.kind]))
 
 
 def store_attributes(

@@ -13,7 +13,7 @@ from hsa_pyg.converters.atom_groups import find_groups
 from hsa_pyg.converters.graph_columns import (
     GraphColumns,
     Level,
-    read_columns,
+    read_data,
     refuse_mangled_names,
     store_attributes,
 )
@@ -137,7 +137,7 @@ def from_molecule(
             "data.smiles, or use from_graph, which finds communities"
         )
     parsed = read_smiles(smiles)
-    columns = read_columns(molecule, levels or {})
+    columns = read_data(molecule, levels or {})
     _check_alike(columns, _columns(parsed, repr(smiles)), smiles)
     columns.rename(rename or {})
     return _finish(parsed, columns, y)
