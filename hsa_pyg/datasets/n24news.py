@@ -317,11 +317,13 @@ class N24News(WordDataset, SignalsOnDisk):
     def _files(self) -> dict[str, Path]:
         """Files by their split; "" if there is one of all articles."""
         folder = self._folder()
-        for place in (folder, folder / "news"):
+        places = (folder, folder / "news")
+        for place in places:
             files = {part: place / name for part, name in _SPLIT_FILES.items()}
             if all(path.is_file() for path in files.values()):
                 return files
-            for name in _WHOLE_FILES:
+        for name in _WHOLE_FILES:
+            for place in places:
                 if (place / name).is_file():
                     return {"": place / name}
         raise FileNotFoundError(

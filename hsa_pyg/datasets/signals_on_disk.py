@@ -6,7 +6,8 @@ import io
 import os
 import sqlite3
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -63,7 +64,18 @@ class SignalsOnDisk(OnDiskDataset):
         if self._owner != os.getpid():
             # A connection of SQLite must not be used in a forked process.
             self._owner, self._db = os.getpid(), None
-        return super().db
+        with self._reading():
+            return super().db
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise ValueError(
+                f"{self.processed_paths[0]!r} cannot be read ({error}): pass "
+                "force_reload=True to make it again."
+            ) from error
 
     def close(self) -> None:
         """Close the database; it opens again when it is needed."""
@@ -93,13 +105,8 @@ class SignalsOnDisk(OnDiskDataset):
 
     def get(self, idx: int) -> NestedSignal:
         """The signal of a place in the database."""
-        try:
+        with self._reading():
             return super().get(idx)
-        except sqlite3.DatabaseError as error:
-            raise ValueError(
-                f"{self.processed_paths[0]!r} cannot be read ({error}): pass "
-                "force_reload=True to make it again."
-            ) from error
 
     def __getitems__(self, indices: Sequence[int]) -> list[NestedSignal]:
         # PyG's own would take the places in a part of the data set, dataset[10:], for
