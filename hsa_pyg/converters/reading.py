@@ -104,6 +104,7 @@ class Reader:
                 encoding=self.encoding,
                 resolve=resolve,
                 main_content=self.main_content,
+                xhtml=True if path.suffix.lower() in (".xhtml", ".xht") else None,
             )
         if format == "markdown":
             from hsa_pyg.converters.markdown import parse_markdown

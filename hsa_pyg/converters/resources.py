@@ -83,7 +83,7 @@ def locate(
     try:
         top = Path(root).resolve()
         start = Path(folder).resolve()
-        for path in _candidates(url, start, top):
+        for path in candidates(url, start, top):
             # By the names alone first: nothing outside is so much as looked at.
             if not path.is_relative_to(top):
                 raise OutsideError(url)
@@ -131,8 +131,19 @@ def _regular_file(path: Path) -> Path | None:
     return found if found.is_file() else None
 
 
-def _candidates(url: str, folder: Path, root: Path) -> Iterator[Path]:
-    """Yield the paths that a reference may stand for, the likeliest first."""
+def candidates(url: str, folder: Path, root: Path) -> Iterator[Path]:
+    """Yield the paths that a reference may stand for, the likeliest first.
+
+    Nothing is looked up, and the paths may lie outside of ``root``.
+
+    Args:
+        url: The reference.
+        folder: Where the document lies.
+        root: What ``/`` stands for.
+
+    Raises:
+        ResourceError: If the reference is none to a file.
+    """
     reference = _tidied(url)
     start = folder
     scheme = _SCHEME.match(reference)
@@ -241,9 +252,12 @@ class PictureFinder:
             raise ResourceError(src, "without an address")
         if src.lstrip()[:5].lower() == "data:":
             return self._cache.decoded(_data(src.lstrip()), src[:40])
+        return self._read_file(src)
+
+    def _read_file(self, src: str) -> Picture:
         if self.folder is None or self.root is None:
             # What is wrong with the reference itself comes first.
-            for _ in _candidates(src, Path(), Path()):
+            for _ in candidates(src, Path(), Path()):
                 raise ResourceError(src, "in files, of a document that is none")
             raise ResourceError(src, "missing")
         return self._cache.read(locate(src, self.folder, self.root), src)
