@@ -61,15 +61,18 @@ def test_every_word_of_a_review_is_a_token_that_its_span_points_at(reviews):
 
 
 def test_splits_are_stratified_and_together_all_reviews(reviews, root):
-    seen = []
+    documents = reviews.documents()
+    assert [document.name for document in documents] == reviews.sources
     for split, size in zip(SPLITS, (1600, 200, 200), strict=True):
-        part = MovieReviews(root, split, log=False)
-        assert len(part) == size
-        assert sum(signal.y.item() for signal in part) == size // 2
-        assert [signal.source for signal in part] == part.sources
-        seen += part.sources
-    assert sorted(seen) == sorted(reviews.sources)
-    assert len(set(seen)) == 2000
+        labels = [one.label for one in documents if one.split == split]
+        assert len(labels) == size
+        assert sum(labels) == size // 2
+    part = MovieReviews(root, "val", log=False)
+    assert part.sources == [one.name for one in documents if one.split == "val"]
+    assert [signal.source for signal in part] == part.sources
+    assert part[7]["token"].x.equal(
+        reviews[reviews.sources.index(part.sources[7])]["token"].x
+    )
 
 
 def test_split_is_fixed():
@@ -94,12 +97,8 @@ def test_split_is_fixed():
     assert split_names(names[::-1]) == parts
 
 
-def test_vocabulary_is_counted_on_the_training_split_alone(reviews, root):
-    train = MovieReviews(root, "train", log=False)
-    with zipfile.ZipFile(train.raw_paths[0]) as archive:
-        texts = [
-            archive.read(f"movie_reviews/{name}").decode() for name in train.sources
-        ]
+def test_vocabulary_is_counted_on_the_training_split_alone(reviews):
+    texts = [one.text for one in reviews.documents() if one.split == "train"]
     expected = train_word_tokenizer(texts, vocab_size=20_000, min_frequency=2)
     assert reviews.tokenizer.get_vocab() == expected.get_vocab()
     assert reviews.vocab_size == 20_000
@@ -218,9 +217,7 @@ def test_bad_arguments_are_named(small_zip, tmp_path):
 
 
 def test_a_missing_archive_says_where_to_get_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "hsa_pyg.datasets.shipped.__file__", str(tmp_path / "a/b/c.py")
-    )
+    monkeypatch.setattr("hsa_pyg.datasets.shipped.__file__", str(tmp_path / "a/b/c.py"))
     with pytest.raises(FileNotFoundError, match="Pass raw_zip=: the repository"):
         MovieReviews(tmp_path, log=False)
 
