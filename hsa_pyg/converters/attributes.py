@@ -25,7 +25,7 @@ def common_columns(
     that are no identifiers (``3``) or are reserved get the prefix ``attribute_``.
 
     Args:
-        rows: The attributes of each node.
+        rows: The attributes of each node; None is no value.
         reserved: Names that the caller needs for itself.
 
     Returns:
@@ -39,8 +39,9 @@ def common_columns(
     """
     counts: dict[Any, int] = {}
     for row in rows:
-        for key in row:
-            counts[key] = counts.get(key, 0) + 1
+        for key, value in row.items():
+            if value is not None:
+                counts[key] = counts.get(key, 0) + 1
     columns: dict[str, Tensor | list[str]] = {}
     dropped = []
     for key, count in counts.items():
