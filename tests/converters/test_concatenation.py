@@ -1,0 +1,246 @@
+import copy
+import io
+
+import pytest
+import torch
+from torch_geometric.loader import DataLoader
+
+from hsa_pyg import NestedSignal
+from hsa_pyg.converters import concat, from_brackets, from_nested
+from hsa_pyg.data import unify, union_schema
+from hsa_pyg.hierarchy import CHILD_OF
+
+
+def text(words=2, y=None, source="a.txt"):
+    signal = NestedSignal()
+    signal["document"].num_nodes = 1
+    signal["word"].x = torch.arange(words)
+    signal["word"].pos = torch.arange(words).float().view(-1, 1)
+    signal["word", CHILD_OF, "document"].edge_index = torch.stack(
+        [torch.arange(words), torch.zeros(words, dtype=torch.long)]
+    )
+    signal["word", "before", "word"].edge_index = torch.tensor([[0], [1]])
+    signal["word", "before", "word"].weight = torch.tensor([float(words)])
+    signal.source = source
+    if y is not None:
+        signal.y = torch.tensor([y])
+    return signal
+
+
+def picture():
+    signal = NestedSignal()
+    signal["image"].num_nodes = 1
+    signal["patch"].x = torch.ones(4, 3)
+    signal["patch"].pos = torch.tensor([[0.0, 0], [0, 1], [1, 0], [1, 1]])
+    signal["patch", CHILD_OF, "image"].edge_index = torch.tensor(
+        [[0, 1, 2, 3], [0] * 4]
+    )
+    return signal
+
+
+def test_rows_and_edges_stand_behind_one_another():
+    item = concat({"title": text(2), "body": text(3), "photo": picture()})
+    assert item.validate()
+    assert item["word"].x.tolist() == [0, 1, 0, 1, 2]
+    assert item["word", CHILD_OF, "document"].edge_index.tolist() == [
+        [0, 1, 2, 3, 4],
+        [0, 0, 1, 1, 1],
+    ]
+    before = item["word", "before", "word"]
+    assert before.edge_index.tolist() == [[0, 2], [1, 3]]
+    assert before.weight.tolist() == [2, 3]
+    assert item["document", CHILD_OF, "item"].edge_index.tolist() == [[0, 1], [0, 0]]
+    assert item["image", CHILD_OF, "item"].edge_index.tolist() == [[0], [0]]
+    assert item.hierarchy.num_leaves == 9
+    assert item.hierarchy.num_roots == 1
+    assert item.parts == ["title", "body", "photo"]
+    assert item.part_source == ["a.txt", "a.txt", None]
+    assert "pos" not in item["document"]
+
+
+def test_the_signals_themselves_do_not_change():
+    signals = [text(), picture(), from_nested([1, 2])]
+    before = [copy.deepcopy(signal.to_dict()) for signal in signals]
+    concat(signals, "sequence")
+    for signal, known in zip(signals, before, strict=True):
+        assert str(signal.to_dict()) == str(known)
+
+
+@pytest.mark.parametrize(
+    ("domain", "attribute", "documents", "images"),
+    [
+        ("sequence", "pos", [[0], [2]], [[1]]),
+        ("key_value", "key", [0, 2], [1]),
+        ("grid", "pos", [[0, 0], [1, 1]], [[0, 1]]),
+    ],
+)
+def test_domains_give_the_roots_their_places(domain, attribute, documents, images):
+    places = [(0, 0), (0, 1), (1, 1)] if domain == "grid" else None
+    item = concat([text(), picture(), text()], domain, places=places)
+    assert item.validate()
+    assert item["document"][attribute].tolist() == documents
+    assert item["image"][attribute].tolist() == images
+    assert attribute not in item["item"]
+
+
+def test_names_have_the_same_keys_whoever_is_absent():
+    whole = concat({"title": text(), "photo": picture()}, "key_value")
+    part = concat({"title": None, "photo": picture()}, "key_value")
+    assert whole["image"].key.tolist() == part["image"].key.tolist() == [1]
+    assert whole.part_source == ["a.txt", None]
+    listed = concat([picture()], "key_value", names=["photo"], keys=["body", "photo"])
+    assert listed["image"].key.tolist() == [1]
+    with pytest.raises(ValueError, match="name 'photo' at names is not in keys"):
+        concat({"photo": picture()}, "key_value", keys=["body"])
+
+
+def test_items_of_unlike_parts_form_a_data_set():
+    items = [
+        concat({"title": text(), "photo": picture()}, "sequence", y=0),
+        concat({"title": text(3), "photo": None}, "sequence", y=1),
+    ]
+    schema = union_schema(items)
+    first, second = (
+        concat({"title": text(n), "photo": photo}, "sequence", y=y, schema=schema)
+        for n, photo, y in ((2, picture(), 0), (3, None, 1))
+    )
+    assert second["patch"].x.shape == (0, 3)
+    batch = next(iter(DataLoader([first, second], batch_size=2)))
+    assert batch.validate()
+    assert batch.hierarchy.num_trees == 2
+    again = batch[1]
+    assert again.parts == ["title", "photo"]
+    assert again["word"].x.tolist() == [0, 1, 2]
+    file = io.BytesIO()
+    torch.save(second, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=True).y.tolist() == [1]
+
+
+def test_compositions_compose():
+    news = [concat({"title": text(), "body": text(3)}, "key_value") for _ in range(2)]
+    page = concat(news, "sequence")
+    assert page.validate()
+    assert page["item"].num_nodes == 3
+    assert page["item"].pos.tolist() == [[0], [1], [0]]
+    assert page["document"].key.tolist() == [0, 1, 0, 1]
+    assert page["item", CHILD_OF, "item"].edge_index.tolist() == [[0, 1], [2, 2]]
+    assert page.hierarchy.max_depth == 3
+    assert page.part_parts == [["title", "body"]] * 2
+    mixed = concat([text(), *news], "sequence", parent="site")
+    assert mixed.validate()
+    assert mixed["document"].pos.tolist() == [[0], [0], [0], [0], [0]]
+    assert mixed["document"].key.tolist() == [0, 0, 1, 0, 1]
+    assert mixed["item"].pos.tolist() == [[1], [2]]
+
+
+def test_trees_of_the_other_converters_compose():
+    item = concat(
+        {
+            "review": from_brackets("(3 (2 It) (4 works))"),
+            "facts": from_nested({"a": 1}),
+        },
+        "key_value",
+        y=3,
+    )
+    assert item.validate()
+    assert item["phrase"].key.tolist() == [0]
+    assert item["record"].key.tolist() == [1]
+    assert item["word"].text == ["It", "works"]
+
+
+def test_labels_are_given_or_equal():
+    assert concat([text(y=1), picture(), text(y=1)]).y.tolist() == [1]
+    assert concat([text(y=1), text(y=0)], y=0.5).y.tolist() == [0.5]
+    with pytest.raises(ValueError, match=r"'0' has the label .*1.*, signal '2' .*0"):
+        concat([text(y=1), picture(), text(y=0)])
+    scored = text()
+    scored.score = torch.tensor([0.5])
+    assert concat([scored, text()]).part_score == [[0.5], None]
+
+
+def without_pos():
+    signal = text()
+    del signal["word"].pos
+    return signal
+
+
+def with_wide_patches():
+    signal = picture()
+    signal["patch"].x = torch.ones(4, 5)
+    return signal
+
+
+def with_grid_root():
+    signal = picture()
+    signal["image"].pos = torch.zeros(1, 2)
+    return signal
+
+
+def with_two_roots():
+    signal = text()
+    signal["document"].num_nodes = 2
+    return signal
+
+
+def with_scalar(value):
+    signal = text()
+    signal["word"].unit = value
+    return signal
+
+
+@pytest.mark.parametrize(
+    ("signals", "options", "message"),
+    [
+        ([text(), without_pos()], {}, "'1': 2 rows of type 'word' have no 'pos', which "
+         "signal '0' has"),
+        ([without_pos(), text()], {}, "'0': 2 rows of type 'word' have no 'pos', which "
+         "signal '1' has"),
+        ([picture(), with_wide_patches()], {}, r"signal '1': attribute 'x' of type "
+         r"'patch' is \[n, 5\].*\[n, 3\].* signal '0'"),
+        ([with_grid_root()], {"domain": "sequence"}, "'0': 'pos' of type 'image' is"),
+        ([with_two_roots()], {}, "'0' has 2 roots instead of one"),
+        ([NestedSignal()], {}, "'0' has 0 roots instead of one"),
+        ([with_scalar(1), with_scalar(2)], {}, "'unit' of type 'word' has no rows and"),
+        ([], {}, "None of the 0 signals"),
+        ([None], {}, "None of the 1 signals"),
+        ([text()], {"names": ["a", "b"]}, "1 signals and the names"),
+        ([text()] * 2, {"names": ["a", "a"]}, "give each signal a name of its own"),
+        ({"a": text()}, {"names": ["a"]}, "given by name have their names"),
+        ([text()], {"domain": "list"}, "domain='list' is not one of"),
+        ([text()], {"domain": "grid"}, "needs places=, one"),
+        ([text()], {"parent": "word"}, "parent='word' is a type of leaves"),
+        ([from_nested([])], {"parent": "sequence"}, "with the attribute 'key_name'"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named(signals, options, message):
+    with pytest.raises(ValueError, match=message):
+        concat(signals, **options)
+
+
+def test_values_without_rows_stay_if_they_are_equal():
+    assert concat([with_scalar("cm"), with_scalar("cm")])["word"].unit == "cm"
+
+
+def test_wrong_objects_are_named():
+    with pytest.raises(TypeError, match="got a NestedSignal"):
+        concat(text())
+    with pytest.raises(TypeError, match="Signal 'a' is a int"):
+        concat({"a": 3})
+    batch = next(iter(DataLoader([text(), text()], batch_size=2)))
+    with pytest.raises(TypeError, match="is a batch of several"):
+        concat([batch])
+    broken = text()
+    broken["word", CHILD_OF, "document"].edge_index = torch.tensor([[0, 0], [0, 0]])
+    with pytest.raises(ValueError, match=r"Signal '0': .*parent"):
+        concat([broken])
+
+
+def test_schema_complete_signals_compose():
+    photo = picture()
+    photo.source = "b.png"
+    first, second = unify([text(), photo])
+    item = concat([first, second], "sequence")
+    assert item.validate()
+    assert item["document"].pos.tolist() == [[0]]
+    assert item["image"].pos.tolist() == [[1]]
