@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -89,15 +89,22 @@ class NodeLabels:
         return ""
 
 
-def named_nodes(store: Any, count: int) -> Iterable[tuple[int, str]]:
+def named_nodes(store: Any, count: int) -> Iterator[tuple[int, str]]:
     """Number and name of the nodes of a type that have a name, or a value as one."""
+    found, names = "", [""] * count
     for attribute in NAMES:
-        names = store.get(attribute)
-        if isinstance(names, list) and len(names) == count:
-            return [(i, str(name)) for i, name in enumerate(names) if name != ""]
+        listed = store.get(attribute)
+        if isinstance(listed, list) and len(listed) == count:
+            found, names = attribute, [str(name) for name in listed]
+            break
     x = store.get("x")
-    if not isinstance(x, Tensor) or x.size(0) != count or x.numel() != count:
-        return []
-    values = x.detach().cpu().flatten().tolist()
-    mark = "" if x.is_floating_point() else "#"
-    return [(i, f"{mark}{value:g}") for i, value in enumerate(map(float, values))]
+    values = [""] * count
+    if isinstance(x, Tensor) and x.numel() == x.size(0) == count:
+        mark = "" if x.is_floating_point() else "#"
+        numbers = x.detach().cpu().flatten().tolist()
+        values = [f"{mark}{float(number):g}" for number in numbers]
+    for number, (name, value) in enumerate(zip(names, values, strict=True)):
+        if name and value and found == "key_name":
+            yield number, f"{name} = {value}"
+        elif name or value:
+            yield number, name or value

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,14 +22,13 @@ from rich.text import Text
 
 from hsa_pyg.analysis import tree_shape
 from hsa_pyg.cli import SettingsError
-from hsa_pyg.cli.inspect import dropped_table, failure_table
+from hsa_pyg.cli.folder import FolderFiles, find_files
 from hsa_pyg.cli.paths import (
-    FolderFiles,
     PathReader,
     ReadSettings,
     detect_kind,
-    find_files,
 )
+from hsa_pyg.cli.tables import dropped_table, file_table
 from hsa_pyg.converters import train_word_tokenizer
 from hsa_pyg.data import NestedSignal, unify
 
@@ -40,12 +40,14 @@ class Conversion:
     Attributes:
         signals: The signals, of one schema.
         failed: Path and reason of each file that could not be converted.
+        notes: Path and warning of each file that was converted with one.
         skipped: How many files of each suffix no converter knows.
         classes: Names of the labels, if there are any.
     """
 
     signals: list[NestedSignal] = field(default_factory=list)
     failed: list[tuple[Path, str]] = field(default_factory=list)
+    notes: list[tuple[Path, str]] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     classes: list[str] = field(default_factory=list)
 
@@ -107,11 +109,11 @@ def convert_path(
     encoder = _tokenizer(tokenizer, found, settings, root, console)
     settings = replace(settings, tokenizer=encoder)
     conversion = _convert(found, settings, root, labels, console)
-    print_failures(console, conversion)
+    _print_left_out(console, conversion, root)
     if not conversion.signals:
         raise SettingsError(
-            f"Nothing in {source.as_posix()!r} could be converted: "
-            f"{len(conversion.failed)} files failed, and no converter knows "
+            f"Nothing in {source.as_posix()!r} could be converted. Files that failed: "
+            f"{len(conversion.failed)}; that no converter knows: "
             f"{sum(conversion.skipped.values())}."
         )
     conversion.signals = _unify(conversion.signals)
@@ -127,10 +129,13 @@ def convert_path(
     return conversion
 
 
-def print_failures(console: Console, conversion: Conversion) -> None:
-    """Print the files that were left out, and why."""
+def _print_left_out(
+    console: Console, conversion: Conversion, root: Path | None
+) -> None:
     if conversion.failed:
-        console.print(failure_table(conversion.failed))
+        console.print(file_table(conversion.failed, "why it was left out", root))
+    if conversion.notes:
+        console.print(file_table(conversion.notes, "note", root))
     if conversion.skipped:
         table = Table("suffix", box=SIMPLE_HEAD)
         table.add_column("files that no converter knows", justify="right")
@@ -190,7 +195,9 @@ def _texts(
     for path, kind in _tracked(found.files, "Counting words", console):
         try:
             yield from reader.text_of(path, kind, root)
-        except (ValueError, OSError):
+        except MemoryError:
+            raise
+        except Exception:
             continue  # The conversion meets it again, and says why.
 
 
@@ -212,17 +219,22 @@ def _convert(
         if labels is not None:
             label = conversion.classes.index(path.parent.name)
         try:
-            signal = reader.read_path(path, kind, label, root)
-            signal.validate()
+            with warnings.catch_warnings(record=True) as notes:
+                warnings.simplefilter("always", UserWarning)
+                signals = reader.read_path(path, kind, label, root)
+                for signal in signals:
+                    signal.validate()
         except MemoryError:
             raise
         # One file in a thousand must not end the conversion, whatever is wrong with it.
         except Exception as error:
             conversion.failed.append((path, _reason(error)))
             continue
-        if root is not None and path != root:
-            signal.source = path.relative_to(root).as_posix()
-        conversion.signals.append(signal)
+        conversion.notes += [(path, str(note.message)) for note in notes]
+        for signal in signals:
+            if root is not None and path != root:
+                signal.source = path.relative_to(root).as_posix()
+            conversion.signals.append(signal)
     conversion.failed.sort()
     return conversion
 
@@ -238,13 +250,19 @@ def _reason(error: Exception) -> str:
 def _tracked(
     files: Sequence[tuple[Path, str]], what: str, console: Console
 ) -> Iterator[tuple[Path, str]]:
+    if [kind for _, kind in files] == ["website"]:
+        yield from files  # Its converter shows a bar of its pages.
+        return
     columns = (
         *Progress.get_default_columns()[:2],
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
     # On the error stream, like any progress bar: the output may go to a file.
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    screen = Console(stderr=True)
+    bar = Progress(
+        *columns, console=screen, transient=True, disable=not screen.is_terminal
+    )
     with bar:
         yield from bar.track(files, description=what, total=len(files))
 

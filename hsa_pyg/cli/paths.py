@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import pickle
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,17 @@ import torch
 from torch import Tensor
 
 from hsa_pyg.cli import SettingsError
-from hsa_pyg.converters import DocumentConverter, PictureReader, from_image
+from hsa_pyg.converters import (
+    DocumentConverter,
+    PictureReader,
+    Website,
+    from_graph,
+    from_image,
+    from_nested,
+    from_networkx,
+    from_newick_file,
+    from_website,
+)
 from hsa_pyg.converters.blocks import Block, ParsedDocument, Picture
 from hsa_pyg.converters.formats import FORMATS, SUFFIXES, decode
 from hsa_pyg.converters.reading import Reader
@@ -79,8 +87,11 @@ class PathReader:
         kind: str | None = None,
         y: int | None = None,
         root: Path | None = None,
-    ) -> NestedSignal:
+    ) -> list[NestedSignal]:
         """Convert a file, or a folder of linked pages.
+
+        Files of Newick trees and of saved signals may give several signals, all others
+        give one.
 
         Args:
             path: The file or folder.
@@ -95,18 +106,18 @@ class PathReader:
         """
         kind = kind or detect_kind(path)
         if kind in FORMATS:
-            return self._documents.file(path, kind, y, root)
-        if kind == "website":
-            return self._website(path)
-        if kind == "image":
-            signal = self._picture(path)
-        elif kind == "signals":
-            signal = _only(load_signals(path), path)
-        else:
-            signal = _read_tree(path, kind, self.settings.tokenizer)
-        if y is not None:
-            signal.y = torch.tensor([y])
-        return _described(signal, path)
+            return [self._documents.file(path, kind, y, root)]
+        try:
+            signals = self._read_other(path, kind)
+        except ValueError as error:
+            if path.as_posix() in str(error):
+                raise
+            raise ValueError(f"{path.as_posix()!r}: {error}") from error
+        for signal in signals:
+            if y is not None:
+                signal.y = torch.tensor([y])
+            _describe(signal, path)
+        return signals
 
     def text_of(self, path: Path, kind: str, root: Path | None = None) -> Iterator[str]:
         """Yield the texts that a path has, to count their words."""
@@ -115,8 +126,6 @@ class PathReader:
         elif kind == "json":
             yield from _strings(_load_json(path))
         elif kind == "website":
-            from hsa_pyg.converters import Website
-
             site = Website(
                 path,
                 images=False,
@@ -141,9 +150,25 @@ class PathReader:
     def _texts(self) -> Reader:
         return Reader(split_lines, main_content=self.settings.main_content)
 
-    def _website(self, folder: Path) -> NestedSignal:
-        from hsa_pyg.converters import from_website
+    def _read_other(self, path: Path, kind: str) -> list[NestedSignal]:
+        if kind == "website":
+            return [self._website(path)]
+        if kind == "image":
+            return [self._picture(path)]
+        if kind == "signals":
+            return load_signals(path)
+        if kind == "newick":
+            return from_newick_file(path)
+        if kind == "json":
+            return [from_nested(_load_json(path), tokenizer=self.settings.tokenizer)]
+        if kind in NETWORKS:
+            return [_read_network(path, kind)]
+        raise SettingsError(
+            f"--format {kind} for {path.as_posix()!r} is not known: use one of "
+            f"{', '.join(KINDS)}."
+        )
 
+    def _website(self, folder: Path) -> NestedSignal:
         return from_website(
             folder,
             tokenizer=self.settings.tokenizer,
@@ -176,7 +201,7 @@ def detect_kind(path: Path) -> str:
     if not path.exists():
         raise FileNotFoundError(f"There is no file or folder {path.as_posix()!r}.")
     kind = KIND_OF_SUFFIX.get(path.suffix.lower()) if path.suffix else None
-    kind = kind or _sniff(path)
+    kind = kind or sniff_kind(path)
     if kind is None:
         raise SettingsError(
             f"{path.as_posix()!r} is of no kind that is known, by its suffix or its "
@@ -185,7 +210,8 @@ def detect_kind(path: Path) -> str:
     return kind
 
 
-def _sniff(path: Path) -> str | None:
+def sniff_kind(path: Path) -> str | None:
+    """Tell the kind of a file from its first bytes; None if they do not tell it."""
     with path.open("rb") as file:
         head = file.read(4096)
     lower = head.lstrip().lower()
@@ -235,89 +261,7 @@ def load_signals(path: Path) -> list[NestedSignal]:
     return signals
 
 
-@dataclass
-class FolderFiles:
-    """The files of a folder.
-
-    Attributes:
-        files: Path and kind of each file that can be converted, sorted.
-        failed: Path and reason of those that are there but cannot be read.
-        skipped: How many files of each suffix no converter knows.
-    """
-
-    files: list[tuple[Path, str]] = field(default_factory=list)
-    failed: list[tuple[Path, str]] = field(default_factory=list)
-    skipped: Counter[str] = field(default_factory=Counter)
-
-
-def find_files(folder: Path, kind: str | None = None) -> FolderFiles:
-    """Find the files below a folder that can be converted.
-
-    Names that start with a dot are left alone. Links to folders are not followed, nor
-    are links to files outside of the folder.
-
-    Args:
-        folder: The folder.
-        kind: Take the files for this kind; by default each is told from its suffix.
-    """
-    found = FolderFiles()
-    top = folder.resolve()
-    for here, folders, names in os.walk(folder, followlinks=False):
-        folders.sort()
-        for name in [name for name in folders if name.startswith(".")]:
-            folders.remove(name)
-        for name in folders:
-            path = Path(here, name)
-            if path.is_symlink():
-                found.failed.append((path, "a link to a folder, which is not followed"))
-        for name in sorted(names):
-            if not name.startswith("."):
-                _sort_in(Path(here, name), kind, top, found)
-    found.files.sort()
-    found.failed.sort()
-    return found
-
-
-def _sort_in(path: Path, kind: str | None, top: Path, found: FolderFiles) -> None:
-    try:
-        real = path.resolve(strict=True)
-    except (OSError, RuntimeError):
-        found.failed.append((path, "a link that leads nowhere"))
-        return
-    if not real.is_relative_to(top):
-        found.failed.append((path, "a link out of the folder, which is not followed"))
-        return
-    if not real.is_file():
-        found.failed.append((path, "no regular file"))
-        return
-    try:
-        told = kind or (
-            KIND_OF_SUFFIX.get(path.suffix.lower()) if path.suffix else _sniff(path)
-        )
-    except OSError as error:
-        found.failed.append((path, error.strerror or str(error)))
-        return
-    if told is None or told == "signals":
-        found.skipped[path.suffix.lower() or "no suffix"] += 1
-    else:
-        found.files.append((path, told))
-
-
-def _read_tree(path: Path, kind: str, tokenizer: Any) -> NestedSignal:
-    """Read what the converters take as an object rather than as a file."""
-    import hsa_pyg.converters as converters
-
-    if kind == "json":
-        return converters.from_nested(_load_json(path), tokenizer=tokenizer)
-    if kind == "newick":
-        text = decode(path.read_bytes(), path.as_posix())
-        return converters.from_newick(text)
-    return _read_network(path, kind)
-
-
 def _read_network(path: Path, kind: str) -> NestedSignal:
-    import hsa_pyg.converters as converters
-
     try:
         import networkx
     except ImportError as error:
@@ -333,9 +277,13 @@ def _read_network(path: Path, kind: str) -> NestedSignal:
             f"{path.as_posix()!r} cannot be read as {kind}: "
             f"{type(error).__name__}: {error}"
         ) from error
-    if network.is_directed() and networkx.is_arborescence(network):
-        return converters.from_networkx(network)
-    return converters.from_graph(network)
+    if not network.is_directed() or not networkx.is_arborescence(network):
+        return from_graph(network)
+    leaves = [node for node, below in network.out_degree() if below == 0]
+    if any("x" in network.nodes[leaf] for leaf in leaves):
+        return from_networkx(network)
+    # A tree of names alone: its shape can be looked at all the same.
+    return from_networkx(network, features=lambda node, attributes: 1.0)
 
 
 def _load_json(path: Path) -> Any:
@@ -362,19 +310,10 @@ def _strings(value: Any) -> Iterator[str]:
             stack.extend(item)
 
 
-def _only(signals: list[NestedSignal], path: Path) -> NestedSignal:
-    if len(signals) > 1:
-        raise SettingsError(
-            f"{path.as_posix()!r} holds {len(signals)} signals: choose one by --sample."
-        )
-    return signals[0]
-
-
-def _described(signal: NestedSignal, path: Path) -> NestedSignal:
+def _describe(signal: NestedSignal, path: Path) -> None:
     """Give a signal the attributes that those of documents have."""
     store = signal._global_store
     if not isinstance(store.get("source"), (str, Tensor)) or store["source"] == "":
         signal.source = path.as_posix()
     if "dropped" not in store:
         signal.dropped = []
-    return signal

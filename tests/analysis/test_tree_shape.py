@@ -52,17 +52,15 @@ def by_hand(parent):
     children = {}
     for node, above in enumerate(parent):
         children.setdefault(above, []).append(node)
-    sizes = [len(below) for above, below in children.items() if above >= 0]
-    only = {
-        below[0] for above, below in children.items() if above >= 0 == len(below) - 1
-    }
+    families = [below for above, below in children.items() if above >= 0]
+    only = {below[0] for below in families if len(below) == 1}
     longest = 0
     for node in only:
         length = 0
         while node in only:
             length, node = length + 1, parent[node]
         longest = max(longest, length)
-    return len(sizes), max(sizes, default=0), len(only), longest
+    return len(families), max(map(len, families), default=0), len(only), longest
 
 
 @settings(max_examples=60, deadline=None)

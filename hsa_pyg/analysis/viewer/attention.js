@@ -143,6 +143,21 @@ function drawPanel() {
   }
   panel.append(crumbs, make("p", "subject", describe(chosen, 140)));
   if (data.weights) drawLevels();
+  panel.append(make("h2", "", "In the signal"), table([
+    ["type", typeName(chosen)],
+    ["number", within[chosen].toLocaleString("en")],
+    ["children", children[chosen].length.toLocaleString("en")],
+    ["leaves below", leaves[chosen].toLocaleString("en")],
+  ]));
+}
+
+function table(lines) {
+  const made = make("table", "plain");
+  for (const line of lines) {
+    const row = made.insertRow();
+    for (const text of line) row.insertCell().textContent = text;
+  }
+  return made;
 }
 
 function drawLevels() {
@@ -222,11 +237,5 @@ function drawOutput() {
 function drawDropped() {
   if (!data.dropped.length) return;
   panel.append(make("h2", "", "Left out of the document"));
-  const table = make("table", "plain");
-  for (const [reason, number] of data.dropped) {
-    const row = table.insertRow();
-    row.insertCell().textContent = reason;
-    row.insertCell().textContent = number.toLocaleString("en");
-  }
-  panel.append(table);
+  panel.append(table(data.dropped.map(([reason, number]) => [reason, number.toLocaleString("en")])));
 }

@@ -39,13 +39,13 @@ for (const picture of data.pictures) {
   picture.cells.forEach((node, place) => cellOf.set(node, [picture, place]));
 }
 
-// What a node is called: its name, its text, or its type and number.
+// What a node is called: its name, its text, or its type and number. Numbers count from
+// 0, as the rows of the signal's tensors do.
 function describe(i, length = 60) {
   let text = data.labels[i] ?? "";
   if (cellOf.has(i)) {
     const [picture, place] = cellOf.get(i);
-    const row = Math.floor(place / picture.cols) + 1;
-    return `row ${row}, column ${(place % picture.cols) + 1}`;
+    return `row ${Math.floor(place / picture.cols)}, column ${place % picture.cols}`;
   }
   if (hasSpan(i) && (isLeaf(i) || !text)) {
     const [from, to] = [spans[2 * i], spans[2 * i + 1]];
@@ -53,7 +53,7 @@ function describe(i, length = 60) {
   }
   text = text.replace(/\s+/g, " ").trim();
   if (text.length > length) text = text.slice(0, length - 1) + "…";
-  return text || `${roleName(i) || typeName(i)} ${within[i] + 1}`;
+  return text || `${roleName(i) || typeName(i)} ${within[i]}`;
 }
 
 function make(tag, className = "", text = "") {

@@ -17,7 +17,8 @@ function makeRow(i) {
   const type = roleName(i) && typeName(i) !== roleName(i)
     ? `${typeName(i)} · ${roleName(i)}` : typeName(i);
   row.append(make("span", "twist"), make("span", "type", type));
-  row.append(make("span", "label", shown.startsWith(typeName(i)) ? `${within[i] + 1}` : shown));
+  const nameless = shown === `${roleName(i) || typeName(i)} ${within[i]}`;
+  row.append(make("span", "label", nameless ? String(within[i]) : shown));
   if (!isLeaf(i)) row.append(make("span", "count", leaves[i].toLocaleString("en")));
   row.title = isLeaf(i) ? shown : `${shown} (${many(leaves[i], "leaf", "leaves")})`;
   rows.set(i, row);

@@ -10,7 +10,10 @@ from hsa_pyg.analysis import render_viewer, write_viewer
 from hsa_pyg.datasets import FakeNestedDataset
 from hsa_pyg.nn import HSATransformer
 
-NASTY = "</script><script>alert(1)</script> <!-- \"'& \x00 \u2028 \u202e] ]]> \ud800 {{data}}"
+NASTY = (
+    "</script><script>alert(1)</script> <!-- \"'& \x00 \u2028 \u202e] ]]> \ud800 "
+    "{{data}}"
+)
 
 
 class Page(HTMLParser):

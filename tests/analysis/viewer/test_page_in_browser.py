@@ -12,7 +12,8 @@ from hsa_pyg.analysis import collect_block_weights, write_viewer
 from hsa_pyg.converters import ROLES, PictureReader, from_document
 from hsa_pyg.nn import HierarchicalPosition, HSATransformer
 
-TEXT = """<h1>Rain</h1><p>It rained 🙂 all day. We read &lt;/script&gt; in the valley.</p>
+TEXT = """<h1>Rain</h1>
+<p>It rained 🙂 all day. We read &lt;/script&gt; in the valley.</p>
 <h2>Sun</h2><p>Then the sun came. \u202eabc\u202c</p><ul><li>Stones.</li></ul>
 <figure><img src="hill.png" alt="A hill"></figure>"""
 
@@ -186,7 +187,7 @@ def test_the_numbers_are_those_of_the_model(open_page, document, model):
 def test_sentences_and_patches_are_chosen_too(open_page, document, model):
     page = open_page(document, model=model)
     page.locator(".cell").first.click()
-    assert "row 1, column 1" in page.locator("#panel .subject").last.inner_text()
+    assert "row 0, column 0" in page.locator("#panel .subject").last.inner_text()
     assert shade(page.locator(".cell").nth(5)) != CLEAR
     assert shade(page.locator(".heading1")) != CLEAR
     page.locator("#panel .crumbs button", has_text="image").click()
