@@ -83,7 +83,8 @@ def from_graph(
             module ``random``).
         features: ``vertex.x`` of a graph without: ``"ones"`` or ``"degree"`` (number of
             neighbours), both ``[n, 1]`` float; None raises an error. Or names of
-            attributes of the vertices, which are joined and moved to ``x``.
+            attributes of the vertices, as the graph has them, which are joined and
+            moved to ``x``.
         weight: Edge attribute that weighs the edges in the search for communities; None
             takes all edges alike.
         rename: New names of attributes, which batching demands of names that PyG gives
@@ -125,6 +126,10 @@ def from_graph(
             f"left out of the signal: {'; '.join(columns.dropped)}", stacklevel=2
         )
     strength = _weight(columns, weight)
+    if features is not None and not isinstance(features, str):
+        # By the names that the graph has, so before they change.
+        columns.vertex = _joined(columns, list(features))
+        features = None
     columns.rename(rename or {})
     _set_features(columns, features)
     if y is not None:
@@ -158,11 +163,8 @@ def _weight(columns: GraphColumns, name: str | None) -> Tensor | None:
     return value
 
 
-def _set_features(columns: GraphColumns, features: Features) -> None:
+def _set_features(columns: GraphColumns, features: str | None) -> None:
     vertex = columns.vertex
-    if features is not None and not isinstance(features, str):
-        columns.vertex = _joined(columns, list(features))
-        return
     if features not in ("ones", "degree", None):
         raise ValueError(
             f"features={features!r} is not known: use 'ones', 'degree', None, or a "

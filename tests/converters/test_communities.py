@@ -3,6 +3,8 @@ import time
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hsa_pyg.converters.communities import community_tree
 from hsa_pyg.converters.partition import METHODS, Partition
@@ -186,3 +188,24 @@ def test_communities_are_numbered_from_the_root_down():
     for number, parent in enumerate(tree.community_parent.tolist()):
         depth[number] = 0 if parent < 0 else depth[parent] + 1
     assert bool((depth.diff() >= 0).all())
+
+
+@st.composite
+def graphs(draw):
+    num_nodes = draw(st.integers(1, 30))
+    node = st.integers(0, num_nodes - 1)
+    weights = st.sampled_from([0.0, 1e-9, 1.0, 2.5, 1e9])
+    found = draw(st.lists(st.tuples(node, node, weights), max_size=60))
+    weight = torch.tensor([value for _, _, value in found])
+    return edges([(a, b) for a, b, _ in found]), num_nodes, weight
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.integers(2, 9), st.sampled_from(METHODS), st.booleans())
+def test_any_graph_is_divided(graph, max_family, method, weighted):
+    edge_index, num_nodes, weight = graph
+    partition = Partition(method, max_family=max_family)
+    tree = community_tree(
+        edge_index, num_nodes, weight if weighted else None, partition
+    )
+    check(tree, num_nodes, max_family)
