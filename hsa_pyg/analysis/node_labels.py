@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -18,7 +18,7 @@ class NodeLabels:
 
     Args:
         signal: a signal.
-        roles: names of the numbers in ``role``.
+        roles: names of the numbers in ``role``, by node type.
 
     Example:
         >>> import torch
@@ -34,11 +34,15 @@ class NodeLabels:
         ('word', 'rain', 'Rain, rain.')
     """
 
-    def __init__(self, signal: NestedSignal, roles: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        signal: NestedSignal,
+        roles: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         self._signal = signal
         self._hierarchy = signal.hierarchy
         self._parent = self._hierarchy.parent.tolist()
-        self._roles = roles
+        self._roles = roles or {}
         self._slices = list(self._hierarchy.node_slices.items())
         self._named = {
             name: dict(named_nodes(signal[name], stop - start))
@@ -55,9 +59,9 @@ class NodeLabels:
     def type_name(self, node: int) -> str:
         """Type of a node; of a block or paragraph its role, if it says more."""
         name, number = self.place(node)
-        role = self._signal[name].get("role")
-        if isinstance(role, Tensor) and 0 <= int(role[number]) < len(self._roles):
-            return self._roles[int(role[number])]
+        role, names = self._signal[name].get("role"), self._roles.get(name, ())
+        if isinstance(role, Tensor) and 0 <= int(role[number]) < len(names):
+            return names[int(role[number])]
         return name
 
     def __call__(self, node: int, length: int = 60) -> str:

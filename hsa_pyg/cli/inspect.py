@@ -24,6 +24,7 @@ from hsa_pyg.cli.paths import (
     detect_kind,
 )
 from hsa_pyg.cli.tables import (
+    ROLE_NAMES,
     draw_tree,
     dropped_table,
     file_table,
@@ -31,7 +32,6 @@ from hsa_pyg.cli.tables import (
     print_many,
     print_shape,
 )
-from hsa_pyg.converters import ROLES
 from hsa_pyg.data import NestedSignal
 
 Item = TypeVar("Item")
@@ -200,7 +200,7 @@ def _write_page(
             signal,
             model=None if run is None else run.model,
             classes=None if run is None else run.classes,
-            roles=ROLES,
+            roles=ROLE_NAMES,
             max_leaves=max_leaves,
         )
     except ValueError as error:

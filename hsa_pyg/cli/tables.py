@@ -14,11 +14,13 @@ from rich.tree import Tree
 
 from hsa_pyg.analysis import NodeLabels, TreeShape, tree_shape
 from hsa_pyg.analysis.viewer.contents import TreeOrder
-from hsa_pyg.converters import ROLES
+from hsa_pyg.converters import GROUP_ROLES, ROLES
 from hsa_pyg.data import NestedSignal
 
 #: Rows of a table of many signals.
 MAX_ROWS = 40
+#: What the numbers in ``role`` stand for, by node type.
+ROLE_NAMES = {"block": ROLES, "paragraph": ROLES, "group": GROUP_ROLES}
 
 
 def print_shape(console: Console, signal: NestedSignal, path: Path) -> None:
@@ -38,7 +40,7 @@ def print_shape(console: Console, signal: NestedSignal, path: Path) -> None:
     table.add_row("all", f"{shape.num_nodes:,}", f"{shape.num_leaves:,}", "")
     console.print(table)
     facts = Table(show_header=False, box=None, padding=(0, 2))
-    for name, value in _facts(shape, NodeLabels(signal, ROLES)):
+    for name, value in _facts(shape, NodeLabels(signal, ROLE_NAMES)):
         facts.add_row(name, value)
     console.print(facts)
 
@@ -70,7 +72,7 @@ def draw_tree(signal: NestedSignal, depth: int, max_children: int) -> Tree:
         max_children: Children of a node to draw; the others are counted.
     """
     order = TreeOrder(signal)
-    labels = NodeLabels(signal, ROLES)
+    labels = NodeLabels(signal, ROLE_NAMES)
     counts = signal.hierarchy.leaf_counts.tolist()
     children: dict[int, list[int]] = {}
     for place, parent in enumerate(order.parent.tolist()):

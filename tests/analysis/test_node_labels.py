@@ -10,7 +10,7 @@ def test_texts_roles_and_long_ones():
     signal = from_document(
         "<h1>Rain</h1><p>" + "It rained. " * 30 + "</p>", format="html"
     )
-    labels = NodeLabels(signal, ROLES)
+    labels = NodeLabels(signal, {"block": ROLES, "paragraph": ROLES})
     by_type = {}
     for node in range(signal.hierarchy.num_nodes):
         by_type.setdefault(labels.type_name(node), []).append(labels(node))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,9 @@ def _sort_keys(signal: NestedSignal) -> tuple[np.ndarray, ...]:
 
 
 def tree_contents(
-    signal: NestedSignal, order: TreeOrder, roles: Sequence[str] = ()
+    signal: NestedSignal,
+    order: TreeOrder,
+    roles: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """Types, tree, texts, names and pictures of a signal.
 
@@ -95,7 +97,7 @@ def tree_contents(
     Args:
         signal: a signal of one tree.
         order: the order of its nodes.
-        roles: names of the numbers in ``role``.
+        roles: names of the numbers in ``role``, by node type.
     """
     slices = signal.hierarchy.node_slices
     count = signal.hierarchy.num_nodes
@@ -111,7 +113,14 @@ def tree_contents(
             role[start:stop] = store["role"].cpu().numpy()
         texts = store.get("text")
         has_text = isinstance(texts, list) and len(texts) == stop - start > 0
-        types.append({"name": name, "leaf": "x" in store, "text": has_text})
+        types.append(
+            {
+                "name": name,
+                "leaf": "x" in store,
+                "text": has_text,
+                "roles": list((roles or {}).get(name, ())),
+            }
+        )
         for offset, label in named_nodes(store, stop - start):
             labels[int(order.number[start + offset])] = label
     texts, spans = _texts_and_spans(signal, order)
@@ -122,7 +131,6 @@ def tree_contents(
         "within": encode(within[order.node]),
         "parent": encode(order.parent.astype(np.int32)),
         "role": encode(role[order.node]),
-        "roles": list(roles),
         "leaves": encode(
             signal.hierarchy.leaf_counts.cpu().numpy()[order.node].astype(np.int32)
         ),

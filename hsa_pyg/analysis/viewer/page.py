@@ -8,7 +8,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def render_viewer(
     model: torch.nn.Module | None = None,
     weights: Sequence[FamilyWeights] | None = None,
     classes: Sequence[str] | None = None,
-    roles: Sequence[str] = (),
+    roles: Mapping[str, Sequence[str]] | None = None,
     title: str | None = None,
     max_leaves: int = MAX_LEAVES,
     max_weights: int = MAX_WEIGHTS,
@@ -71,8 +71,9 @@ def render_viewer(
             .collect_block_weights`. Its output is shown, too.
         weights: weights of each layer, if they are at hand already.
         classes: names of the model's outputs, which then count as logits.
-        roles: names of the numbers in ``role``: ``hsa_pyg.converters.ROLES`` for
-            documents, so that headings and tables look like ones.
+        roles: names of the numbers in ``role``, by node type: ``{"block": ROLES,
+            "paragraph": ROLES}`` for documents, with ``hsa_pyg.converters.ROLES``, so
+            that headings and tables look like ones.
         title: title of the page; by default the signal's ``source``.
         max_leaves: most leaves; larger pages are slow to use.
         max_weights: most attention weights, of all layers and heads. If there are more,

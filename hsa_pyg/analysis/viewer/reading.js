@@ -26,15 +26,19 @@ const isRunning = new Uint8Array(count);
 const inPicture = new Uint8Array(count);
 for (let i = count - 1; i > 0; i--) {
   const above = parent[i];
-  if (hasSpan(i) && (isLeaf(i) || (isRunning[i] && typeName(i) === "sentence"))) {
+  const sharesText = hasSpan(i) && textOf[i] === textOf[above];
+  if (sharesText && (isLeaf(i) || (isRunning[i] && typeName(i) === "sentence"))) {
     isRunning[above] = 1;
   }
-  if (holdsText[i] || (data.types[kind[i]].text && !isRunning[i])) holdsText[above] = 1;
+  const holds = data.types[kind[i]].text && !isRunning[i] && !isLeaf(i);
+  if (holdsText[i] || holds) holdsText[above] = 1;
 }
 for (let i = 0; i < count; i++) {
   inPicture[i] = pictureOf.has(i) || (parent[i] >= 0 && inPicture[parent[i]]) ? 1 : 0;
 }
 const runsOn = (i) => isRunning[i] === 1;
+const inFlow = (i) =>
+  parent[i] >= 0 && runsOn(parent[i]) && hasSpan(i) && textOf[i] === textOf[parent[i]];
 
 const CLASS_OF_ROLE = {
   list: "list", item: "item", table: "table", row: "tr", cell: "td", quote: "quote",
@@ -51,8 +55,7 @@ function headingLevel(i) {
 function elementOf(i) {
   const name = roleName(i);
   if (pictureOf.has(i)) return null;
-  const inText = parent[i] >= 0 && runsOn(parent[i]);
-  if (inText) return make("span");
+  if (inFlow(i)) return make("span");
   if (runsOn(i)) {
     const element = make("p", "prose");
     if (name === "heading") element.classList.add(`heading${headingLevel(i)}`);
@@ -70,7 +73,7 @@ function elementOf(i) {
     return element;
   }
   const element = make("div", "box");
-  const label = make("span", "boxname", `${typeName(i)} `);
+  const label = make("span", "boxname", `${name || typeName(i)} `);
   if (data.labels[i]) label.append(make("b", "", describe(i)));
   element.append(label);
   return element;
@@ -135,7 +138,7 @@ function drawContent() {
     const above = parent[i];
     const into = above < 0 ? reading : host[above];
     if (above >= 0 && inPicture[above]) continue;
-    if (above >= 0 && runsOn(above) && hasSpan(i)) write(above, spans[2 * i], into);
+    if (inFlow(i)) write(above, spans[2 * i], into);
     if (pictureOf.has(i)) {
       host[i] = into;
       if (!shownElsewhere.has(i) && !(shownIn.get(above) ?? []).includes(i)) {
@@ -153,10 +156,10 @@ function drawContent() {
       if (pictureOf.has(picture)) drawPicture(pictureOf.get(picture), element);
     }
     if (hasSpan(i)) cursor[i] = spans[2 * i];
-    if (above >= 0 && runsOn(above) && hasSpan(i)) {
+    if (inFlow(i)) {
       cursor[above] = Math.max(cursor[above], spans[2 * i + 1]);
     }
-    if (isLeaf(i) && runsOn(above) && hasSpan(i)) {
+    if (isLeaf(i) && inFlow(i)) {
       element.textContent = textBetween(i, spans[2 * i], spans[2 * i + 1]);
     }
     open.push(i);

@@ -28,7 +28,7 @@ for (let i = count - 1; i >= 0; i--) {
 }
 const typeName = (i) => data.types[kind[i]].name;
 const isLeaf = (i) => data.types[kind[i]].leaf;
-const roleName = (i) => (role[i] < 0 ? "" : data.roles[role[i]] ?? "");
+const roleName = (i) => (role[i] < 0 ? "" : data.types[kind[i]].roles[role[i]] ?? "");
 const hasSpan = (i) => textOf[i] >= 0 && spans[2 * i] >= 0;
 const textBetween = (i, from, to) => data.texts[textOf[i]].slice(from, to);
 const pictureOf = new Map(data.pictures.map((picture) => [picture.node, picture]));

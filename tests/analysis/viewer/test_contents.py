@@ -67,7 +67,7 @@ def test_a_deep_chain_is_ordered():
 def test_spans_count_as_javascript_does():
     signal = from_document(PAGE, format="html")
     order = TreeOrder(signal)
-    contents = tree_contents(signal, order, ROLES)
+    contents = tree_contents(signal, order, {"block": ROLES, "paragraph": ROLES})
     spans = decode(contents["spans"], "<i4").reshape(-1, 2)
     kinds = decode(contents["kind"], "<u2")
     text = contents["texts"][0].encode("utf-16-le")

@@ -9,7 +9,13 @@ import torch
 
 from hsa_pyg import NestedSignal
 from hsa_pyg.analysis import collect_block_weights, write_viewer
-from hsa_pyg.converters import ROLES, PictureReader, from_document
+from hsa_pyg.converters import (
+    ROLES,
+    PictureReader,
+    from_brackets,
+    from_document,
+    from_nested,
+)
 from hsa_pyg.nn import HierarchicalPosition, HSATransformer
 
 TEXT = """<h1>Rain</h1>
@@ -77,7 +83,8 @@ def open_page(browser, tmp_path):
     pages, troubles = [], []
 
     def open_page(signal, **options):
-        write_viewer(tmp_path / "page.html", signal, roles=ROLES, **options)
+        roles = {"block": ROLES, "paragraph": ROLES}
+        write_viewer(tmp_path / "page.html", signal, roles=roles, **options)
         address = (tmp_path / "page.html").as_uri()
         page = browser.new_page(viewport={"width": 1300, "height": 800})
         page.on("console", lambda message: troubles.append(message.text))
@@ -304,3 +311,15 @@ def test_it_is_dark_where_the_reader_wants_it(open_page, document):
     dark = shade(page.locator("body"))
     assert light == "rgb(252, 251, 248)"
     assert dark == "rgb(23, 25, 29)"
+
+
+def test_texts_of_leaves_and_of_records_are_shown(open_page):
+    tree = from_brackets("(3 (2 Rain) (4 (2 is) (2 rain)))")
+    page = open_page(tree)
+    assert page.locator(".chip").all_inner_texts() == ["Rain", "is", "rain"]
+    assert page.locator(".box").count() == 2
+    nested = from_nested({"who": "Ada wrote.", "when": [1843, True]})
+    page = open_page(nested)
+    assert page.locator(".prose").inner_text() == "Ada wrote."
+    assert page.locator(".prose").get_attribute("data-key") == "who"
+    assert page.locator(".chip").all_inner_texts() == ["1843", "#2"]
