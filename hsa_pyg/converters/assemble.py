@@ -184,11 +184,13 @@ class SignalBuilder:
             tokens
         )
         last_start = max((block.start for block in tokens), default=-1)
-        root = self._add(document, 0, parent)
-        stack = [(document, root)]
+        root = self._columns[document.kind].number
+        stack: list[tuple[Block, int, tuple[str, int] | None]]
+        stack = [(document, 0, parent)]
         # Depth first with a stack of our own: documents nest deeper than Python does.
         while stack:
-            block, node = stack.pop()
+            block, position, above = stack.pop()
+            node = self._add(block, position, above)
             if block in tokens:
                 self._add_tokens(tokens[block], (block.kind, node))
                 continue
@@ -197,11 +199,11 @@ class SignalBuilder:
                 self._places[block.picture.key].append((root, node))
             # The picture, which is added last of all, is the first child of its figure.
             first = int(block.picture is not None)
-            children = []
-            for position, child in enumerate(block.children, first):
-                if not cut or child.start <= last_start:
-                    child_node = self._add(child, position, (block.kind, node))
-                    children.append((child, child_node))
+            children = [
+                (child, place, (block.kind, node))
+                for place, child in enumerate(block.children, first)
+                if not cut or child.start <= last_start
+            ]
             stack.extend(reversed(children))
         return root
 
@@ -269,7 +271,10 @@ class SignalBuilder:
         """Add the images, quadrants and patches; return what is no column of theirs."""
         if not self._pictures:
             return {}
-        x, sizes, figures, images = [], [], [], []
+        x: list[Tensor] = []
+        sizes: list[tuple[int, int]] = []
+        figures: list[int] = []
+        images: list[int] = []
         for key, picture in self._pictures.items():
             places = self._places[key]
             image = self._columns["image"].number

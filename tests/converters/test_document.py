@@ -9,6 +9,7 @@ from torch_geometric.data import Batch
 from torch_geometric.loader import DataLoader
 
 from hsa_pyg.converters import (
+    ROLES,
     DocumentConverter,
     EmptyDocumentError,
     PictureReader,
@@ -164,6 +165,19 @@ def test_texts_can_be_unified_with_pages():
     assert page["document"].text == ["One\n\nTwo. Three."]
     first = batch[0]
     assert first["document"].text == ["Two. Three."]
+
+
+def test_nodes_of_a_type_are_numbered_in_reading_order():
+    signal = from_document(
+        "<p>a<h1>b</h1><ul><li>c<ul><li>d<li>e</ul><li>f<p>g</ul><h2>h</h2>i<h1>j</h1>"
+        "<table><tr><td>k<td>l<tr><td>m</table>",
+        format="html",
+    )
+    for kind in ("section", "block", "paragraph", "sentence", "token"):
+        starts = signal[kind].span[:, 0].tolist()
+        assert starts == sorted(starts)
+    roles = [ROLES[role] for role in signal["block"].role.tolist()]
+    assert roles[:6] == ["list", "item", "list", "item", "item", "item"]
 
 
 def test_what_is_left_out_is_told():

@@ -1,0 +1,27 @@
+"""The code in the documentation runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+GUIDES = ["converters.md"]
+
+
+def blocks(guide):
+    return re.findall(r"```python\n(.*?)```", (DOCS / guide).read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_the_code_of_a_guide_runs(guide, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in blocks(guide):
+        exec(block, names)
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == sum(block.count("print(") for block in blocks(guide))
+    text = " ".join((DOCS / guide).read_text().split())
+    # What a guide says is printed is printed.
+    for line in printed[:2]:
+        assert f"`{line}`" in text
