@@ -236,8 +236,8 @@ class DocumentConverter:
         signal = assemble(parsed.block, tokens, schema, tree, BEYOND in dropped)
         if not any(signal[kind].x.size(0) for kind in schema.leaf_types):
             raise EmptyDocumentError(
-                f"Document {name!r} is empty: none of its {len(parsed.text)} characters "
-                "gives a token, and a tree needs a leaf. Leave it out."
+                f"Document {name!r} is empty: none of its {len(parsed.text)} "
+                "characters gives a token, and a tree needs a leaf. Leave it out."
             )
         if self.keep_text:
             signal["document"].text = [parsed.text]

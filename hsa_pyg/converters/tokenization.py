@@ -74,8 +74,8 @@ def as_text_encoder(tokenizer: Any) -> TextEncoder:
         return tokenizer
     raise TypeError(
         f"tokenizer is a {type(tokenizer).__name__}: pass a tokenizers.Tokenizer, a "
-        "fast tokenizer of transformers, 'characters', or a callable from a list of texts to a list "
-        "of EncodedText(ids, spans)."
+        "fast tokenizer of transformers, 'characters', or a callable from a list of "
+        "texts to a list of EncodedText(ids, spans)."
     )
 
 

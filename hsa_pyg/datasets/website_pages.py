@@ -71,7 +71,7 @@ class WebsitePages(SignalsOnDisk):
         log: bool = True,
     ) -> None:
         self.site = Path(site)
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "start": start,
             "max_pages": max_pages,
             "max_tokens": max_tokens,

@@ -26,7 +26,7 @@ def test_the_shipped_pages(site):
 
 
 def test_pages_of_another_site_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="'blog/a.html' is of no known part"):
+    with pytest.raises(ValueError, match=r"'blog/a.html' is of no known part"):
         page_class("blog/a.html")
     page = tmp_path / "a.html"
     page.write_text("<p>One.")
