@@ -8,7 +8,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from hsa_pyg.converters.formats import decode
-from hsa_pyg.datasets.raw_files import copy_whole, fetch, reading_tar
+from hsa_pyg.datasets.raw_files import (
+    check_same_files,
+    copy_whole,
+    fetch,
+    reading_tar,
+)
 from hsa_pyg.datasets.text_dataset import LabelledText, TextDataset
 
 URL = "http://riejohnson.com/software/elec2.tar.gz"
@@ -42,7 +47,7 @@ class Elec(TextDataset):
         split: ``"train"``, ``"val"`` or ``"test"``; None gives all reviews.
         size: Reviews of the training file: ``"25k"``, ``"50k"``, ``"100k"`` or
             ``"200k"``.
-        raw_archive: The archive ``elec2.tar.gz``; the files are taken out of it.
+        raw_archive: The archive ``elec2.tar.gz``; the files are taken out of it, once.
         raw_dir: A folder with the files. Without both, what lies in ``root/raw`` is
             used, or the archive is downloaded.
         encoding: Encoding of the reviews.
@@ -86,6 +91,8 @@ class Elec(TextDataset):
         self.raw_archive = None if raw_archive is None else Path(raw_archive)
         self.raw_folder = None if raw_dir is None else Path(raw_dir)
         self.encoding = encoding
+        if self.raw_folder is not None:
+            check_same_files(self.raw_folder, Path(root) / "raw", self.raw_file_names)
         super().__init__(root, split, **kwargs)
 
     @property

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from hsa_pyg.datasets.item_dataset import Item, ItemDataset
-from hsa_pyg.datasets.raw_files import copy_whole
+from hsa_pyg.datasets.raw_files import check_same_files, copy_whole
+from hsa_pyg.datasets.shipped import shipped_file
 from hsa_pyg.datasets.splits import TRAIN_VAL_TEST, hash_split
 
 FILES = ("emoji.json", "sheet_32.png")
@@ -56,7 +57,8 @@ class EmojiMultimodal(ItemDataset):
         skin_tones: Also give the emoji in other skin tones, 1,875 more items, in the
             split of the one that they vary.
         raw_dir: Folder of the files ``emoji.json`` and ``sheet_32.png``, which are
-            copied. Without it, those in ``root/raw`` are used.
+            copied. Without it, those in ``root/raw`` are used, or those that come with
+            this package.
         **kwargs: As for :class:`~hsa_pyg.datasets.ItemDataset`; ``channels`` is 4
             here, red, green, blue and alpha.
 
@@ -92,6 +94,8 @@ class EmojiMultimodal(ItemDataset):
         self.target = target
         self.skin_tones = skin_tones
         self.raw_folder = None if raw_dir is None else Path(raw_dir)
+        if self.raw_folder is not None:
+            check_same_files(self.raw_folder, Path(root) / "raw", FILES)
         super().__init__(root, split, parts=parts, channels=channels, **kwargs)
 
     @cached_property
@@ -113,18 +117,18 @@ class EmojiMultimodal(ItemDataset):
     def download(self) -> None:
         """Copy the files into ``raw_dir``; nothing is fetched from a network."""
         if self.raw_folder is None:
-            raise FileNotFoundError(
-                f"{self.raw_dir!r} has no {' and '.join(FILES)}: put them there or "
-                f"pass raw_dir=. They are {SOURCE}."
-            )
-        for name in FILES:
-            if not (self.raw_folder / name).is_file():
+            remedy = f"Put it into {self.raw_dir!r} or pass raw_dir=: {SOURCE}."
+            found = [shipped_file("emoji", name, remedy) for name in FILES]
+        else:
+            found = [self.raw_folder / name for name in FILES]
+        for path in found:
+            if not path.is_file():
                 raise FileNotFoundError(
-                    f"raw_dir={self.raw_folder.as_posix()!r} has no file {name!r}: it "
-                    f"should hold {SOURCE}."
+                    f"There is no file {path.as_posix()!r}: raw_dir= should hold "
+                    f"{SOURCE}."
                 )
-        for name in FILES:
-            copy_whole(self.raw_folder / name, Path(self.raw_dir) / name)
+        for path in found:
+            copy_whole(path, Path(self.raw_dir) / path.name)
 
     def items(self) -> list[Item]:
         """Read the emoji, in the order of the file."""

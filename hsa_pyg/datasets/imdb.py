@@ -58,8 +58,8 @@ class IMDB(TextDataset):
         root: Folder for raw and processed data.
         split: ``"train"``, ``"val"`` or ``"test"``; None gives all 50,000.
         raw_archive: The archive, copied into ``root``.
-        raw_dir: The folder, packed into one file in ``root``. Without both, what lies
-            in ``root/raw`` is used, or the archive is downloaded.
+        raw_dir: The folder, packed into one file in ``root``, once. Without both, what
+            lies in ``root/raw`` is used, or the archive is downloaded.
         **kwargs: As for :class:`~hsa_pyg.datasets.TextDataset`.
 
     Raises:

@@ -75,7 +75,7 @@ class ItemConverter:
     @cached_property
     def schema(self) -> Schema:
         """Schema of every item: that of one which has all parts."""
-        grey = torch.zeros(self.channels, self.patch, self.patch)
+        grey = torch.zeros(self.patch, self.patch)
         # An unknown word is a token with every tokenizer but those of no use.
         parts = {
             name: self.picture(grey) if name == "image" else self.text("a.", name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import filecmp
 import gzip
 import lzma
@@ -9,9 +10,10 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, cast
 
 from torch_geometric.data import download_url
 
@@ -36,18 +38,25 @@ def copy_whole(source: Path, target: Path) -> None:
 
 
 def check_same(given: Path, kept: Path, argument: str) -> None:
-    """Raise a ValueError if an archive is given and another one is kept already.
+    """Raise a ValueError if a file is given and another one is kept already.
 
     Args:
-        given: The archive that the user names.
+        given: The file that the user names.
         kept: The one in the data set's raw folder.
         argument: Name of the argument, for the error.
     """
     if not filecmp.cmp(given, kept, shallow=False):
         raise ValueError(
-            f"{kept.as_posix()!r} is another archive than {argument}="
+            f"{kept.as_posix()!r} is another file than {argument}="
             f"{given.as_posix()!r}: use another root, or delete this one."
         )
+
+
+def check_same_files(given: Path, kept: Path, names: Iterable[str]) -> None:
+    """As :func:`check_same`, for the files of those names that are in both folders."""
+    for name in names:
+        if (given / name).is_file() and (kept / name).is_file():
+            check_same(given / name, kept / name, "raw_dir")
 
 
 def fetch(
@@ -91,15 +100,31 @@ def reading_tar(path: Path) -> Iterator[tarfile.TarFile]:
         FileNotFoundError: If there is no such file.
     """
     try:
-        if path.suffix == ".tar" and not _has_end(path):
-            raise tarfile.ReadError("the blocks that end an archive are missing")
-        with tarfile.open(path, "r|*") as archive:
+        with _unpacked(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
             yield archive
     except _BROKEN as error:
         raise ValueError(
             f"{path.as_posix()!r} is no tar archive, or a part of one ({error}): "
             "fetch it again."
         ) from error
+
+
+def _unpacked(path: Path) -> IO[bytes]:
+    """Open an archive below its compression.
+
+    tarfile does so too, but takes a part of a gzip file for a shorter archive.
+    """
+    with path.open("rb") as file:
+        start = file.read(6)
+    if start.startswith(b"\x1f\x8b"):
+        return cast(IO[bytes], gzip.open(path))
+    if start.startswith(b"\xfd7zXZ\0"):
+        return lzma.open(path)
+    if start.startswith(b"BZh"):
+        return bz2.open(path)
+    if not _has_end(path):
+        raise tarfile.ReadError("the blocks that end an archive are missing")
+    return path.open("rb")
 
 
 def _has_end(path: Path) -> bool:

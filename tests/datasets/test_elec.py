@@ -123,7 +123,7 @@ def test_another_encoding_can_be_given(raw, tmp_path):
     (raw / "elec-test.txt.tok").write_bytes("caf\xe9 .\n".encode("latin-1") * 6)
     with pytest.raises(ValueError, match=r"elec-test.txt.tok' is not utf-8.*encoding="):
         Elec(tmp_path / "root", raw_dir=raw, log=False)
-    elec = Elec(tmp_path / "root", "test", encoding="latin-1", log=False)
+    elec = Elec(tmp_path / "root", "test", raw_dir=raw, encoding="latin-1", log=False)
     assert elec.text(2) == "café ."
 
 
@@ -157,6 +157,13 @@ def test_what_is_downloaded_is_unpacked(archive, tmp_path, monkeypatch):
 
     monkeypatch.setattr(raw_files, "download_url", online)
     assert len(Elec(tmp_path / "root", "test", log=False)) == 6
+
+
+def test_other_files_than_the_kept_ones_are_refused(raw, tmp_path):
+    Elec(tmp_path / "root", "test", raw_dir=raw, log=False)
+    (raw / "elec-test.cat").write_text("2\n" * 6)
+    with pytest.raises(ValueError, match=r"elec-test.cat' is another file than raw_d"):
+        Elec(tmp_path / "root", "test", raw_dir=raw, log=False)
 
 
 def test_bad_arguments_are_named(raw, archive, tmp_path):

@@ -38,9 +38,9 @@ def write_emoji(folder, number=40):
                 "has_img_twitter": True,
             }
         )
-    emoji[4]["skin_variations"] = {
-        "1F3FB": {"unified": "1F004-1F3FB", "sheet_x": 6, "sheet_y": 6}
-    }
+        if i == 4:
+            tone = {"unified": "1F004-1F3FB", "sheet_x": 6, "sheet_y": 6}
+            emoji[i]["skin_variations"] = {"1F3FB": tone}
     (folder / "emoji.json").write_text(json.dumps(emoji))
     Image.fromarray(sheet).save(folder / "sheet_32.png")
     return folder
@@ -168,15 +168,35 @@ def test_texts_that_were_not_kept_say_so(raw, tmp_path):
         bare.texts(0)
 
 
-def test_raw_files_that_are_wrong_are_named(raw, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no emoji.json and sheet_32.png: put"):
+def test_missing_files_say_where_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("hsa_pyg.datasets.shipped.__file__", str(tmp_path / "a/b/c.py"))
+    with pytest.raises(FileNotFoundError, match=r"'emoji.json' is neither.*raw_dir=:"):
         EmojiMultimodal(tmp_path / "root", log=False)
+
+
+def test_files_that_come_with_the_package_are_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "hsa_pyg.datasets.shipped.__file__",
+        str(tmp_path / "hsa_pyg/datasets/shipped.py"),
+    )
+    (tmp_path / "datasets").mkdir()
+    write_emoji(tmp_path / "datasets/emoji", 4)
+    assert len(EmojiMultimodal(tmp_path / "root", log=False)) == 4
+
+
+def test_other_files_than_the_kept_ones_are_refused(emoji, tmp_path):
+    other = write_emoji(tmp_path / "other", 6)
+    with pytest.raises(ValueError, match=r"emoji.json' is another file than raw_dir="):
+        EmojiMultimodal(tmp_path / "root", raw_dir=other)
+
+
+def test_raw_files_that_are_wrong_are_named(raw, tmp_path):
     sheet = (raw / "sheet_32.png").read_bytes()
     (raw / "sheet_32.png").write_bytes(sheet[:200])
     with pytest.raises(ValueError, match=r"sheet_32.png' is no picture, or a part"):
         EmojiMultimodal(tmp_path / "a", raw_dir=raw, log=False)
     (raw / "sheet_32.png").unlink()
-    with pytest.raises(FileNotFoundError, match=r"has no file 'sheet_32.png'"):
+    with pytest.raises(FileNotFoundError, match=r"no file .*sheet_32.png'"):
         EmojiMultimodal(tmp_path / "b", raw_dir=raw, log=False)
     (raw / "sheet_32.png").write_bytes(sheet)
     for broken in ('[{"unified": "1F', '[{"unified": "1F600"}]', "[1]"):

@@ -134,6 +134,20 @@ def test_batches_and_files_give_the_reviews_back(archive, tmp_path):
     assert one["token"].x.equal(imdb[3]["token"].x)
 
 
+def test_workers_that_are_spawned_read_the_reviews(archive, tmp_path):
+    imdb = IMDB(tmp_path / "root", "test", raw_archive=archive, log=False)
+    loader = DataLoader(
+        imdb[3:11],
+        batch_size=4,
+        num_workers=1,
+        persistent_workers=True,
+        multiprocessing_context="spawn",
+    )
+    for _ in range(2):
+        found = [source for batch in loader for source in batch.source]
+        assert found == imdb.sources[3:11]
+
+
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.xz"])
 def test_a_truncated_archive_is_named_and_leaves_nothing(suffix, folder, tmp_path):
     mode = {"tar": "w", "tar.gz": "w:gz", "tar.xz": "w:xz"}[suffix]
@@ -187,7 +201,7 @@ def test_another_archive_than_the_kept_one_is_refused(archive, folder, tmp_path)
     IMDB(tmp_path / "root", "val", raw_archive=archive, log=False)
     (folder / "test/neg/0_2.txt").write_text("Changed.")
     other = pack(folder, tmp_path / "other.tar.gz", "w:gz")
-    with pytest.raises(ValueError, match="is another archive than raw_archive="):
+    with pytest.raises(ValueError, match="is another file than raw_archive="):
         IMDB(tmp_path / "root", raw_archive=other)
     (tmp_path / "root/raw/second.tar").write_bytes(b"")
     with pytest.raises(ValueError, match=r"holds 'aclImdb.tar.gz' and 'second.tar'"):

@@ -210,7 +210,7 @@ def test_bad_arguments_are_named(small_zip, tmp_path):
     other = tmp_path / "other.zip"
     with zipfile.ZipFile(other, "w") as archive:
         archive.writestr("movie_reviews/pos/cv000_1.txt", "good")
-    with pytest.raises(ValueError, match="is another archive than raw_zip="):
+    with pytest.raises(ValueError, match="is another file than raw_zip="):
         MovieReviews(tmp_path, raw_zip=other)
     with pytest.raises(ValueError, match=r"no file movie_reviews/neg/cv\*.txt"):
         MovieReviews(tmp_path / "new", raw_zip=other, log=False)
