@@ -28,6 +28,7 @@ from hsa_pyg.converters.tokenization import (
     TextEncoder,
     train_word_tokenizer,
 )
+from hsa_pyg.converters.trees import Vocabulary
 from hsa_pyg.converters.website import Website, from_website
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "PictureReader",
     "TextEncoder",
     "ToHierarchy",
+    "Vocabulary",
     "Website",
     "collect_labels",
     "concat",

@@ -96,7 +96,7 @@ def from_brackets(
     Args:
         text: One tree.
         vocabulary: Ids of the words: a list, a mapping, or the number of ids to hash
-            into; see :class:`~hsa_pyg.converters.trees.Vocabulary` (one of which is
+            into; see :class:`~hsa_pyg.converters.Vocabulary` (one of which is
             made once for many trees).
         lowercase: Whether to ask the vocabulary for words in lower case.
         labels: Ids of the labels, as for ``vocabulary``; None if the labels are

@@ -55,7 +55,7 @@ def concat(
         parent: Type of the new root.
         names: Names of the signals, if they are no mapping; by default their numbers.
         keys: Ids of the names for ``"key_value"``: a list, a mapping, or a number; see
-            :class:`~hsa_pyg.converters.trees.Vocabulary`.
+            :class:`~hsa_pyg.converters.Vocabulary`.
         places: ``(row, column)`` of each signal for ``"grid"``.
         y: Label of the whole: an int becomes ``[1]`` long, a float ``[1]`` float.
         schema: Types and attributes to fill in, with no rows, so that an item without
@@ -115,7 +115,7 @@ def _join(parts: Parts, parent: str) -> NestedSignal:
     for edge_type, features in schema.edges.items():
         for attribute in features:
             out[edge_type][attribute] = _gather(parts, edge_type, attribute, starts)
-    root = _add_root(out, parent, schema)
+    root = _add_root(out, parent, schema, parts.device)
     _hang_up(out, parts, starts, (parent, root))
     return out
 
@@ -178,7 +178,9 @@ def _gather(
     )
 
 
-def _add_root(out: NestedSignal, parent: str, schema: Schema) -> int:
+def _add_root(
+    out: NestedSignal, parent: str, schema: Schema, device: torch.device
+) -> int:
     """Add a node of type ``parent`` behind those that there are."""
     features = schema.nodes.get(parent, {})
     if "x" in features:
@@ -193,7 +195,7 @@ def _add_root(out: NestedSignal, parent: str, schema: Schema) -> int:
                 f"parent={parent!r} is a type of the signals with the attribute "
                 f"{attribute!r}, which the new root would lack; choose another type."
             )
-        store[attribute] = torch.cat([store[attribute], zeros(1, feature)])
+        store[attribute] = torch.cat([store[attribute], zeros(1, feature, device)])
     store["num_nodes"] = number + 1
     return number
 
@@ -209,7 +211,7 @@ def _hang_up(
         kind, node = parts.roots[name]
         children.setdefault(kind, []).append(starts[name][kind] + node)
     for kind, nodes in children.items():
-        edge = torch.tensor([nodes, [root[1]] * len(nodes)])
+        edge = torch.tensor([nodes, [root[1]] * len(nodes)], device=parts.device)
         store = out[kind, CHILD_OF, root[0]]
         if "edge_index" in store:
             others = [name for name in store if name != "edge_index"]
@@ -219,7 +221,7 @@ def _hang_up(
                     "in the signals, which the new ones would lack; choose another "
                     "parent=."
                 )
-            edge = torch.cat([store["edge_index"], edge.to(store["edge_index"])], dim=1)
+            edge = torch.cat([store["edge_index"], edge], dim=1)
         store["edge_index"] = edge
 
 

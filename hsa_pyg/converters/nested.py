@@ -108,7 +108,7 @@ def from_nested(
         obj: Lists, tuples, dicts, strings, numbers, booleans and None.
         tokenizer: As in :class:`~hsa_pyg.converters.DocumentConverter`.
         keys: A list of key names, a mapping from names to ids, or the number of ids to
-            hash into; see :class:`~hsa_pyg.converters.trees.Vocabulary`.
+            hash into; see :class:`~hsa_pyg.converters.Vocabulary`.
         types: Other names for types, such as ``{"record": "article"}``.
         y: Label of the whole: an int becomes ``[1]`` long, a float ``[1]`` float.
 

@@ -28,6 +28,7 @@ from hsa_pyg.hierarchy import CHILD_OF
 if TYPE_CHECKING:
     from Bio.Phylo.Newick import Tree
 
+_SUFFIXES = (".nwk", ".newick", ".nw", ".tree", ".tre", ".treefile", ".txt")
 CLADE, TAXON = "clade", "taxon"
 
 
@@ -75,12 +76,13 @@ def from_newick(
         text_or_path: The text, or the path of a file with one tree. A string is a path
             if it has none of the characters ``( ; '`` and there is such a file.
         taxa: A list of the taxa's names, a mapping from names to ids, or the number of
-            ids to hash into; see :class:`~hsa_pyg.converters.trees.Vocabulary`.
+            ids to hash into; see :class:`~hsa_pyg.converters.Vocabulary`.
         y: Label of the whole: an int becomes ``[1]`` long, a float ``[1]`` float.
 
     Raises:
         ImportError: If Biopython is not installed.
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: If there is no such file, also for a string without those
+            characters that ends like a file's name (``"apes.nwk"``).
         ValueError: If this is not one tree in Newick format; it names the character. Or
             if a name is not among ``taxa``.
 
@@ -185,6 +187,12 @@ def _read(text_or_path: str | os.PathLike[str]) -> str:
     if isinstance(text_or_path, str):
         is_tree = any(mark in text_or_path for mark in "(;'\n")
         if is_tree or not os.path.isfile(text_or_path):
+            # A mistyped name must not become a tree of one taxon.
+            if not is_tree and Path(text_or_path).suffix.lower() in _SUFFIXES:
+                raise FileNotFoundError(
+                    f"There is no file {text_or_path!r}. If this is a tree of one "
+                    "taxon, end it with a semicolon."
+                )
             return text_or_path
     path = Path(text_or_path)
     return decode(path.read_bytes(), path.as_posix())

@@ -56,6 +56,7 @@ class Parts:
                 f"None of the {len(given)} signals is there; leave the item out."
             )
         self.roots = {name: _root(part, name) for name, part in self.present}
+        self.device = self.present[0][1].hierarchy.device
 
     def place(
         self, domain: str, keys: Names | None, places: Sequence[Sequence[float]] | None
@@ -99,7 +100,7 @@ class Parts:
         number = int(part[kind].num_nodes)
         known = part[kind].get(attribute)
         if known is None:
-            known = zeros(number, feature)
+            known = zeros(number, feature, self.device)
         elif Feature.of(known) != feature:
             raise ValueError(
                 f"Signal {name!r}: {attribute!r} of type {kind!r} is "
@@ -119,7 +120,9 @@ class Parts:
                 for part in having if known else ():
                     if attribute not in part[kind]:
                         number = int(part[kind].num_nodes)
-                        part[kind][attribute] = zeros(number, Feature.of(known[0]))
+                        part[kind][attribute] = zeros(
+                            number, Feature.of(known[0]), self.device
+                        )
 
     def whole_attributes(self) -> list[str]:
         """Names of the attributes of whole signals, ``y`` aside."""
@@ -155,7 +158,7 @@ def _root(part: NestedSignal, name: str) -> tuple[str, int]:
     )
 
 
-def zeros(number: int, feature: Feature) -> Tensor:
+def zeros(number: int, feature: Feature, device: torch.device) -> Tensor:
     """Rows of zeros."""
     row = feature.empty()
-    return row.new_zeros(number, *row.shape[1:])
+    return torch.zeros(number, *row.shape[1:], dtype=row.dtype, device=device)

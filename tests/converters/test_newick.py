@@ -122,6 +122,8 @@ def test_files_hold_one_tree_or_several(tmp_path):
         from_newick_file(one)
     with pytest.raises(FileNotFoundError):
         from_newick(tmp_path / "none.nwk")
+    with pytest.raises(FileNotFoundError, match="end it with a semicolon"):
+        from_newick("apes.nwk")
     one.write_bytes(b"(\xff,B);")
     with pytest.raises(ValueError, match="is not utf-8"):
         from_newick(one)
