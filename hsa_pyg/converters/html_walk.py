@@ -36,7 +36,9 @@ _NO_TEXT = {
     "radio",
     "range",
 }
-_UNKNOWN = 0
+# Each drawing takes a process of its own to render.
+_MOST_DRAWINGS = 500
+_UNUSED = 0
 
 
 class HtmlWalk:
@@ -65,6 +67,7 @@ class HtmlWalk:
         self._hidden = hidden
         # Elements around the present one whose white space is shown as it is.
         self._preserved = 0
+        self._drawings = 0
 
     def walk(self, top: LexborNode) -> None:
         """Walk over an element and all in it, without recursion."""
@@ -128,7 +131,7 @@ class HtmlWalk:
             flow.paragraph_break()
         elif tag in APART:
             flow.write(" ")
-        return _UNKNOWN
+        return _UNUSED
 
     def _end(self, tag: str, mark: int) -> None:
         flow = self._flow
@@ -188,8 +191,16 @@ class HtmlWalk:
             self._flow.figure(self._picture(src), words)
             words = ""
         if drawing.address or words:
-            picture = self._picture(drawing.address) if drawing.address else None
-            self._flow.figure(picture, words)
+            self._flow.figure(self._drawn(drawing.address), words)
+
+    def _drawn(self, address: str) -> Picture | None:
+        if self._resolve is None or not address:
+            return None
+        self._drawings += 1
+        if self._drawings > _MOST_DRAWINGS:
+            self._dropped[f"drawings beyond {_MOST_DRAWINGS} in a page"] += 1
+            return None
+        return self._resolve(address, self._dropped)
 
     def _picture(self, src: str) -> Picture | None:
         if self._resolve is None:

@@ -154,6 +154,4 @@ class Reader:
     def _resolver(
         self, folder: Path | None, root: str | os.PathLike[str] | None
     ) -> PictureResolver | None:
-        if self.pictures is None:
-            return None
-        return PictureFinder(self.pictures, folder, root)
+        return None if self._finder is None else self._finder.beside(folder, root)

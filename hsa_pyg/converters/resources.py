@@ -22,7 +22,7 @@ INDEX_PAGES = ("index.html", "index.htm")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.\-]*):", re.IGNORECASE)
 _ON_HOSTS = {"http", "https", "ftp", "ftps", "ws", "wss"}
 _LARGEST_FILE = 1 << 28
-_LARGEST_CACHE = 1 << 28
+_LARGEST_CACHE = 1 << 27
 
 
 class ResourceError(ValueError):
@@ -229,9 +229,10 @@ class PictureFinder:
         self.root = folder if root is None else Path(root)
         self._cache = _PictureCache(reader)
 
-    def beside(self, folder: Path) -> PictureFinder:
+    def beside(
+        self, folder: Path | None, root: str | os.PathLike[str] | None = None
+    ) -> PictureFinder:
         """Return a finder for documents in another folder that shares what was read."""
-        root = folder if self.root is None else self.root
         finder = PictureFinder(self.reader, folder, root)
         finder._cache = self._cache
         return finder
@@ -264,7 +265,10 @@ class PictureFinder:
 
 
 class _PictureCache:
-    """Pictures that were read, up to a number of bytes of patches."""
+    """Pictures that were read, up to a number of bytes of patches.
+
+    A copy starts empty: copies go to other processes.
+    """
 
     def __init__(self, reader: PictureReader) -> None:
         self._reader = reader
@@ -273,6 +277,9 @@ class _PictureCache:
         # Digest -> the picture, or None if it cannot be decoded. The oldest come first.
         self._pictures: OrderedDict[str, Picture | None] = OrderedDict()
         self._bytes = 0
+
+    def __reduce__(self) -> tuple[type[_PictureCache], tuple[PictureReader]]:
+        return _PictureCache, (self._reader,)
 
     def read(self, path: Path, src: str) -> Picture:
         try:
