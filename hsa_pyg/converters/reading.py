@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from hsa_pyg.converters.blocks import ParsedDocument, parse_plain_text
 from hsa_pyg.converters.formats import decode
@@ -35,7 +34,8 @@ class Reader:
         self.encoding = encoding
         self.pictures = pictures
         self.main_content = main_content
-        self._finder: PictureFinder | None = None
+        # One for all documents: the pages of a site show the same pictures.
+        self._finder = None if pictures is None else PictureFinder(pictures, None)
 
     def parse_text(self, text: str, format: str, name: str) -> ParsedDocument:
         """Parse a document that is at hand as a string.
@@ -104,7 +104,7 @@ class Reader:
                 encoding=self.encoding,
                 resolve=resolve,
                 main_content=self.main_content,
-                xhtml=True if path.suffix.lower() in (".xhtml", ".xht") else None,
+                xhtml=_is_xhtml(path),
             )
         if format == "markdown":
             from hsa_pyg.converters.markdown import parse_markdown
@@ -132,26 +132,22 @@ class Reader:
         """
         from hsa_pyg.converters.html import parse_html
 
-        resolve = None
-        if self.pictures is not None:
-            if self._finder is None or self._finder.root != Path(root):
-                self._finder = PictureFinder(self.pictures, Path(root), root)
-            resolve = self._finder.beside(path.parent)
         return parse_html(
             path.read_bytes(),
             self.split,
             root="page",
             name=name,
             encoding=self.encoding,
-            resolve=resolve,
+            resolve=self._resolver(path.parent, root),
             main_content=self.main_content,
+            xhtml=_is_xhtml(path),
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Other processes decode the pictures that they meet.
-        return {**self.__dict__, "_finder": None}
 
     def _resolver(
         self, folder: Path | None, root: str | os.PathLike[str] | None
     ) -> PictureResolver | None:
         return None if self._finder is None else self._finder.beside(folder, root)
+
+
+def _is_xhtml(path: Path) -> bool | None:
+    return True if path.suffix.lower() in (".xhtml", ".xht") else None
