@@ -167,9 +167,8 @@ class Vocabulary:
         cls, names: Names | Vocabulary, what: str, argument: str, first: int = 0
     ) -> Vocabulary:
         """Make a vocabulary of ``names``, unless they are one already."""
-        if isinstance(names, Vocabulary):
-            return names
-        return cls(names, what, argument, first)
+        # Any callable will do that gives the id of a name at a place.
+        return names if callable(names) else cls(names, what, argument, first)
 
     def __call__(self, name: str, where: str | Callable[[], str]) -> int:
         """The id of a name.

@@ -6,7 +6,13 @@ import torch
 from torch_geometric.loader import DataLoader
 
 from hsa_pyg import NestedSignal
-from hsa_pyg.converters import concat, from_brackets, from_nested
+from hsa_pyg.converters import (
+    concat,
+    from_brackets,
+    from_document,
+    from_image,
+    from_nested,
+)
 from hsa_pyg.data import unify, union_schema
 from hsa_pyg.hierarchy import CHILD_OF
 
@@ -147,6 +153,24 @@ def test_trees_of_the_other_converters_compose():
     assert item["phrase"].key.tolist() == [0]
     assert item["record"].key.tolist() == [1]
     assert item["word"].text == ["It", "works"]
+
+
+def test_documents_and_pictures_make_a_news_item():
+    news = concat(
+        {
+            "headline": from_document("A storm"),
+            "body": from_document("It rained. We read.\n\nThen the sun came."),
+            "image": from_image(torch.rand(3, 40, 30), patch=16),
+            "caption": from_document("A picture."),
+        },
+        "key_value",
+        y=1,
+    )
+    assert news.validate()
+    assert news["document"].key.tolist() == [0, 1, 3]
+    assert news["image"].key.tolist() == [2]
+    assert len(news["document"].text) == 3
+    assert news.hierarchy.num_leaves == news["token"].x.size(0) + 6
 
 
 def test_labels_are_given_or_equal():
