@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hsa_pyg.converters.raster import need_pillow
 from hsa_pyg.datasets.item_dataset import Item, ItemDataset
 from hsa_pyg.datasets.raw_files import check_same_files, copy_whole
 from hsa_pyg.datasets.shipped import shipped_file
@@ -175,6 +176,7 @@ class EmojiMultimodal(ItemDataset):
         return emoji
 
     def _sheet(self) -> np.ndarray:
+        need_pillow()
         from PIL import Image
 
         path = Path(self.raw_paths[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -171,8 +170,6 @@ class TextDataset(WordDataset, InMemoryDataset):
         # The signals last: they are what a later run looks for.
         self._keep(tokenizer, report)
         self.save(signals, self.processed_paths[0])
-        if report and self.log:
-            print(f"Left out: {describe(report)}.", file=sys.stderr)
 
     def _convert(
         self, documents: Sequence[LabelledText], tokenizer: Any, report: Counter[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable
@@ -26,6 +27,7 @@ class WordDataset:
     """
 
     processed_paths: list[str]
+    log: bool
     max_vocab_size: int
     min_frequency: int
     _given_tokenizer: Tokenizer | None
@@ -55,11 +57,13 @@ class WordDataset:
         )
 
     def _keep(self, tokenizer: Tokenizer, report: Counter[str]) -> None:
-        """Store both; call it before the signals are stored."""
+        """Store both and tell the report; call it before the signals are stored."""
         tokenizer.save(self.processed_paths[1])
         self.__dict__.pop("tokenizer", None)
         kept = json.dumps(dict(sorted((+report).items())), indent=2)
         Path(self.processed_paths[2]).write_text(kept, encoding="utf-8")
+        if self.log and +report:
+            print(f"Left out: {describe(+report)}.", file=sys.stderr)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -6,6 +6,8 @@ from hsa_pyg.datasets.word_dataset import WordDataset, check_split, describe
 
 
 class Words(WordDataset):
+    log = True
+
     def __init__(self, folder, tokenizer=None, **sizes):
         self.processed_paths = [f"{folder}/{name}" for name in ("x.pt", "t", "r")]
         self._use_tokenizer(
@@ -13,10 +15,11 @@ class Words(WordDataset):
         )
 
 
-def test_the_tokenizer_and_the_report_are_kept(tmp_path):
+def test_the_tokenizer_and_the_report_are_kept(tmp_path, capsys):
     words = Words(tmp_path)
     tokenizer = words._fit_tokenizer(["one two two"])
     words._keep(tokenizer, Counter({"left": 2, "nothing": 0, "also": 1}))
+    assert capsys.readouterr().err == "Left out: 1 also, 2 left.\n"
     again = Words(tmp_path)
     assert again.tokenizer.get_vocab() == {"[PAD]": 0, "[UNK]": 1, "two": 2, "one": 3}
     assert again.vocab_size == 4
