@@ -277,6 +277,8 @@ def _read_network(path: Path, kind: str) -> NestedSignal:
             f"{path.as_posix()!r} cannot be read as {kind}: "
             f"{type(error).__name__}: {error}"
         ) from error
+    for notion in ("node_default", "edge_default"):  # of the file format, not the graph
+        network.graph.pop(notion, None)
     if not network.is_directed() or not networkx.is_arborescence(network):
         return from_graph(network)
     leaves = [node for node, below in network.out_degree() if below == 0]

@@ -137,7 +137,7 @@ def test_a_page_with_the_attention_of_a_model(inspect, document, tmp_path):
     run = TrainedRun("run", model.eval(), ["neg", "pos"], None, None)
     html = tmp_path / "page.html"
     lines = inspect(document, html=html, run=run)
-    chances = model(signal)[0].softmax(0)
+    chances = model(signal)[0].softmax(0).detach()
     best = int(chances.argmax())
     assert f"{run.classes[best]} {float(chances[best]):.3f}" in lines
     assert f"Page: {html}" in lines

@@ -14,6 +14,7 @@ from hsa_pyg.converters import (
     PictureReader,
     from_brackets,
     from_document,
+    from_image,
     from_nested,
 )
 from hsa_pyg.nn import HierarchicalPosition, HSATransformer
@@ -323,3 +324,19 @@ def test_texts_of_leaves_and_of_records_are_shown(open_page):
     assert page.locator(".prose").inner_text() == "Ada wrote."
     assert page.locator(".prose").get_attribute("data-key") == "who"
     assert page.locator(".chip").all_inner_texts() == ["1843", "#2"]
+
+
+@pytest.mark.parametrize("tree", ["grid", "quadtree"])
+def test_a_picture_by_itself_shows_the_attention_of_its_patches(open_page, tree):
+    signal = from_image(torch.rand(3, 24, 32), patch=4, tree=tree)
+    torch.manual_seed(0)
+    model = HSATransformer.from_schema(signal.schema, 2, channels=8, heads=2)
+    page = open_page(signal, model=model)
+    cells = page.locator(".cell")
+    assert cells.count() == 6 * 8
+    cells.nth(9).click()  # row 1, column 1
+    assert "row 1, column 1" in page.locator("#panel .subject").last.inner_text()
+    # Also where no element stands for a quadrant: its patches do.
+    others = [shade(cells.nth(place)) for place in (0, 20, 47)]
+    assert CLEAR not in others
+    assert shade(cells.nth(9)) == CLEAR
