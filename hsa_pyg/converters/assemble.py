@@ -91,7 +91,7 @@ def encode_blocks(
         if len(ids) != len(spans):
             raise ValueError(
                 f"The tokenizer gave {len(ids)} ids but {len(spans)} spans for "
-                f"characters {block.start} to {block.stop} of document {name!r}."
+                f"{_where(block, name)}."
             )
         _check_tokens(ids, spans, block, name)
         if room is not None:
@@ -111,20 +111,26 @@ def _check_tokens(
 ) -> None:
     length = block.stop - block.start
     for token, (start, stop) in zip(ids, spans, strict=True):
-        where = f"characters {block.start} to {block.stop} of document {name!r}"
         if isinstance(token, float | str):
             raise TypeError(
-                f"The tokenizer gave the id {token!r} for {where}: ids are integers."
+                f"The tokenizer gave the id {token!r} for {_where(block, name)}: ids "
+                "are integers."
             )
         if token < 0:
             raise ValueError(
-                f"The tokenizer gave the id {token} for {where}: ids count from 0."
+                f"The tokenizer gave the id {token} for {_where(block, name)}: ids "
+                "count from 0."
             )
         if not 0 <= start <= stop <= length:
             raise ValueError(
-                f"The tokenizer gave the span ({start}, {stop}) for {where}: spans lie "
-                f"between 0 and the length of the text, {length}."
+                f"The tokenizer gave the span ({start}, {stop}) for "
+                f"{_where(block, name)}: spans lie between 0 and the length of the "
+                f"text, {length}."
             )
+
+
+def _where(block: Block, name: str) -> str:
+    return f"characters {block.start} to {block.stop} of document {name!r}"
 
 
 class SignalBuilder:
