@@ -124,22 +124,13 @@ def _without_chains(parent: np.ndarray, num_vertices: int) -> np.ndarray:
     children = np.bincount(parent[parent >= 0], minlength=len(parent))
     alone = np.zeros(len(parent), dtype=bool)
     alone[community] = children[community] == 1
-    parent = _skip(parent, alone)
-    top = np.flatnonzero((parent == ROOT) & ~alone)
-    if len(top) == 1 and top[0] >= num_vertices:
-        # All that the root holds is one community: the root stands for it.
-        alone[top] = True
-        parent = _skip(parent, alone)
+    # Their children move up; the root has two at least, since no cut makes one group.
+    over = (parent >= 0) & alone[parent]
+    while over.any():
+        parent = np.where(over, parent[parent], parent)
+        over = (parent >= 0) & alone[parent]
     parent[alone] = -2
     return parent
-
-
-def _skip(parent: np.ndarray, out: np.ndarray) -> np.ndarray:
-    while True:
-        over = (parent >= 0) & out[parent]
-        if not over.any():
-            return parent
-        parent = np.where(over, parent[parent], parent)
 
 
 def _number(parent: np.ndarray, num_vertices: int) -> CommunityTree:

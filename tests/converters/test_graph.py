@@ -115,6 +115,13 @@ def test_edges_out_of_range_are_named():
         from_graph(Data(edge_index=torch.zeros(3, 2).long(), num_nodes=5))
 
 
+def test_arrays_become_tensors_of_their_own():
+    data = cliques(z=np.arange(8))
+    signal = from_graph(data)
+    data.z[:] = -1
+    assert signal["vertex"].z.tolist() == list(range(8))
+
+
 def test_edges_of_other_forms_are_read():
     small = torch.tensor([[0, 1], [1, 0]], dtype=torch.int32)
     for edge_index in (small, small.numpy()):
