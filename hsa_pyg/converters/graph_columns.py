@@ -255,5 +255,11 @@ def store_attributes(
 
 def refuse_mangled_names(signal: NestedSignal) -> None:
     """Raise a ValueError if an attribute has a name that PyG gives a meaning."""
+    if any("face" in store for store in signal.stores):
+        raise ValueError(
+            "the graph holds 'face', numbers of vertices that signals would not shift "
+            "in batches: pass it through T.FaceToEdge(), which makes edges of them, or "
+            'leave it out by rename={"face": None}'
+        )
     for problem in mangled_names(signal):
         raise ValueError(f'{problem}, by the argument rename={{"old": "new"}}')

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.loader import DataLoader
+from torch_geometric.transforms import FaceToEdge
 from torch_geometric.utils import from_networkx as pyg_from_networkx
 
 from hsa_pyg import NestedSignal
@@ -215,6 +216,15 @@ def test_names_that_pyg_mangles_are_refused_or_renamed(name, rows):
     pair = Batch.from_data_list([signal, signal])
     kept = pair["vertex"].residue if rows == 8 else pair.residue
     assert torch.equal(kept, torch.cat([values, values]))
+
+
+def test_meshes_are_sent_through_their_edges():
+    mesh = Data(pos=torch.rand(4, 3), face=torch.tensor([[0, 1], [1, 2], [2, 3]]))
+    with pytest.raises(ValueError, match=r"T\.FaceToEdge\(\)"):
+        from_graph(mesh)
+    signal = from_graph(FaceToEdge()(mesh), features=["pos"])
+    assert torch.equal(signal["vertex"].x, mesh.pos)
+    assert signal[EDGE].edge_index.size(1) == 10
 
 
 def test_names_that_signals_use_are_refused():
