@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hsa_pyg.converters.blocks import ROLES, Block, Picture
-from hsa_pyg.converters.document_schema import SHOWS
+from hsa_pyg.converters.document_schema import IMAGE_SIZES, SHOWS
 from hsa_pyg.converters.images import patch_tree
 from hsa_pyg.converters.tokenization import EncodedText, TextEncoder
 from hsa_pyg.data import NestedSignal, Schema
@@ -235,7 +235,8 @@ class SignalBuilder:
                 width = attributes["pos"].shape or (1,)
                 store.pos = _tensor(columns.positions).view(-1, *width)
             if node_type == "image":
-                store["size"] = patches.get("size", store["size"])
+                for name in IMAGE_SIZES:
+                    store[name] = patches.get(name, store[name])
             for parent_type, edges in columns.edges.items():
                 signal[node_type, CHILD_OF, parent_type].edge_index = torch.stack(
                     [_tensor(end) for end in edges]
@@ -278,7 +279,7 @@ class SignalBuilder:
         if not self._pictures:
             return {}
         x: list[Tensor] = []
-        sizes: list[tuple[int, int]] = []
+        sizes: dict[str, list[tuple[int, ...]]] = {name: [] for name in IMAGE_SIZES}
         figures: list[int] = []
         images: list[int] = []
         for key, picture in self._pictures.items():
@@ -291,12 +292,14 @@ class SignalBuilder:
             self._columns["image"].link(image, above)
             self._add_patches(image, picture)
             x.append(picture.patches.x)
-            sizes.append((picture.patches.height, picture.patches.width))
+            sizes["size"].append((picture.patches.height, picture.patches.width))
+            sizes["scaled"].append(picture.patches.scaled)
+            sizes["patch_shape"].append(picture.patches.patch_shape)
             figures.extend(figure for _, figure in places)
             images.extend([image] * len(places))
         return {
             "x": torch.cat(x),
-            "size": torch.tensor(sizes, dtype=torch.long),
+            **{name: torch.tensor(rows) for name, rows in sizes.items()},
             "shows": torch.tensor([figures, images], dtype=torch.long),
         }
 

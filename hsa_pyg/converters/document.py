@@ -43,9 +43,10 @@ class DocumentConverter:
 
     - ``section``: what stands below a heading, nested by its ``level`` (``[n]`` long);
     - ``block``: a list, item, table, row, cell, quote or figure;
-    - ``image`` with ``size`` (``[n, 2]`` long, height and width in pixels), below the
-      first figure that shows it, and its leaves of type ``patch``; edges ``("block",
-      "shows", "image")`` lead from every figure to its picture.
+    - ``image`` with ``size``, ``scaled`` and ``patch_shape`` as
+      :func:`~hsa_pyg.converters.from_image` has them, below the first figure that shows
+      it, and its leaves of type ``patch``; edges ``("block", "shows", "image")`` lead
+      from every figure to its picture.
 
     All its types are there in each of them, empty where the document has no such node.
     ``hsa_pyg.data.unify`` gives them to plain texts too. The attributes are

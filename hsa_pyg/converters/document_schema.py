@@ -14,6 +14,14 @@ _CHILD = {**_SPAN, "pos": Feature((1,), torch.float)}
 _ID = Feature((), torch.long)
 _TEXTS = Feature(None, "list")
 
+IMAGE_SIZES = {
+    "size": Feature((2,), torch.long),
+    "scaled": Feature((2,), torch.long),
+    "patch_shape": Feature((3,), torch.long),
+}
+"""Of a picture: the original's height and width, those of what the patches show, and
+the channels, height and width of a patch."""
+
 SHOWS = "shows"
 """Edges of this name lead from every figure to the picture in it."""
 
@@ -82,7 +90,7 @@ def document_schema(
     edges += [("sentence", CHILD_OF, "paragraph"), ("token", CHILD_OF, "sentence")]
     if patch_width is not None:
         place = Feature((2,), torch.float)
-        nodes["image"] = {"pos": _CHILD["pos"], "size": Feature((2,), torch.long)}
+        nodes["image"] = {"pos": _CHILD["pos"], **IMAGE_SIZES}
         edges.append(("image", CHILD_OF, "block"))
         if website:
             edges.append(("image", CHILD_OF, "website"))

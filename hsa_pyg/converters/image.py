@@ -15,6 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from hsa_pyg.converters.document import Label
+from hsa_pyg.converters.document_schema import IMAGE_SIZES
 from hsa_pyg.converters.images import check_settings, read_pixels
 from hsa_pyg.converters.patch_tree import PatchTree, Tree, patch_tree
 from hsa_pyg.converters.pixel_arrays import Layout, pixels_of
@@ -53,11 +54,7 @@ def image_schema(channels: int = 3, patch: int = 16, tree: Tree = "quadtree") ->
     check_settings(patch, tree, channels, None)
     place = {"pos": Feature((2,))}
     nodes: dict[str, dict[str, Feature]] = {
-        "image": {
-            "size": Feature((2,), torch.long),
-            "scaled": Feature((2,), torch.long),
-            "patch_shape": Feature((3,), torch.long),
-        },
+        "image": dict(IMAGE_SIZES),
         "patch": {**place, "x": Feature((channels * patch * patch,))},
     }
     edges = [("patch", CHILD_OF, "image")]

@@ -41,6 +41,8 @@ class Patches:
         width: Its width.
         left_out: Number of outside pictures that a drawing (SVG) refers to; they are
             not loaded.
+        scaled: Height and width of what the patches show.
+        patch_shape: Channels, height and width of a patch.
     """
 
     x: Tensor
@@ -49,6 +51,8 @@ class Patches:
     height: int
     width: int
     left_out: int = 0
+    scaled: tuple[int, int] = (0, 0)
+    patch_shape: tuple[int, int, int] = (0, 0, 0)
 
 
 class PictureReader:
@@ -123,7 +127,9 @@ class PictureReader:
         )
         rows, cols = grid_size(pixels.size(1), pixels.size(2), self.patch)
         x = cut_patches(convert_channels(pixels, self.channels), self.patch)
-        return Patches(x, rows, cols, *size, left_out)
+        scaled = (pixels.size(1), pixels.size(2))
+        shape = (self.channels, self.patch, self.patch)
+        return Patches(x, rows, cols, *size, left_out, scaled, shape)
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{key}={value!r}" for key, value in vars(self).items())

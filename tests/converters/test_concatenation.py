@@ -3,6 +3,7 @@ import io
 
 import pytest
 import torch
+from PIL import Image
 from torch_geometric.loader import DataLoader
 
 from hsa_pyg import NestedSignal
@@ -268,3 +269,15 @@ def test_schema_complete_signals_compose():
     assert item.validate()
     assert item["document"].pos.tolist() == [[0]]
     assert item["image"].pos.tolist() == [[1]]
+
+
+def test_a_page_with_a_picture_composes_with_a_picture(tmp_path):
+    Image.new("RGB", (40, 20), "red").save(tmp_path / "red.png")
+    (tmp_path / "page.html").write_text("<p>See <img src=red.png>.")
+    page = from_document(tmp_path / "page.html")
+    item = concat({"page": page, "cover": from_image(torch.rand(3, 64, 64))})
+    item.validate()
+    assert item["image"].num_nodes == 2
+    assert item["image"].scaled.tolist() == [[20, 40], [64, 64]]
+    assert item["image"].pos.tolist() == [[0], [0]]
+    assert item["patch"].x.size(0) == 6 + 16

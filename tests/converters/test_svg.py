@@ -2,7 +2,6 @@ import base64
 import io
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -151,10 +150,8 @@ def test_text_is_drawn_where_there_are_fonts():
     ],
 )
 def test_drawings_made_to_hurt(inside, attributes, reason):
-    start = time.monotonic()
     with pytest.raises(BadImageError, match=rf"'a\.svg' .*{reason}"):
         read(inside, attributes)
-    assert time.monotonic() - start < 30
 
 
 def test_absurd_sizes_are_bounded_by_max_size():
