@@ -59,7 +59,7 @@ def parse_html(
     comments, templates and the head; without elements that are hidden (by the
     attribute ``hidden``, by ``style="display:none"``, and dialogs that are not open;
     rules of style sheets are not read), which are counted if there is text in them;
-    with ``noscript``. White space is collapsed but in ``pre`` and ``textarea``. A
+    with ``noscript`` and closed ``details``. White space is collapsed but in ``pre`` and ``textarea``. A
     ``br`` is a line break, two are the end of a paragraph. Words that elements in the
     text cut (``un<b>seen</b>``) stay one word.
 

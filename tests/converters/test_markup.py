@@ -119,6 +119,19 @@ def test_what_nests_too_deep_keeps_its_text_links_and_breaks():
     assert bounded.endswith("<p><span>d</span>")
 
 
+def test_what_was_left_out_is_forgotten_where_less_is_open():
+    left_open = "<div>" * MAX_DEPTH + "<span>" + "</div>" * MAX_DEPTH
+    bounded = bound_nesting(left_open + "<span hidden>a</span>b")
+    assert bounded.endswith("</div><span hidden>a</span>b")
+
+
+def test_tables_are_left_out_as_a_whole_or_not():
+    table = "<table><tr><td>a<td>b</table>"
+    assert bound_nesting("<div>" * (MAX_DEPTH - 1) + table).endswith(table)
+    without = bound_nesting("<div>" * MAX_DEPTH + table)
+    assert without.endswith("<hr><hr><hr>a<hr>b<hr>")
+
+
 def test_formats_that_are_never_closed_are_opened_no_more():
     bounded = bound_nesting("<p><b id=1 class='x'>x" * 1_000)
     assert bounded == "<p><span id=1 class='x'>x" * 1_000
