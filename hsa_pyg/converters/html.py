@@ -59,9 +59,9 @@ def parse_html(
     comments, templates and the head; without elements that are hidden (by the
     attribute ``hidden``, by ``style="display:none"``, and dialogs that are not open;
     rules of style sheets are not read), which are counted if there is text in them;
-    with ``noscript`` and closed ``details``. White space is collapsed but in ``pre`` and ``textarea``. A
-    ``br`` is a line break, two are the end of a paragraph. Words that elements in the
-    text cut (``un<b>seen</b>``) stay one word.
+    with ``noscript`` and closed ``details``. White space is collapsed but in ``pre``
+    and ``textarea``. A ``br`` is a line break, two are the end of a paragraph. Words
+    that elements in the text cut (``un<b>seen</b>``) stay one word.
 
     - A heading opens a section, which ends before the next heading of its level or a
       higher one, and with the list item, cell, quote, figure or ``section``,

@@ -233,7 +233,7 @@ class PictureFinder:
         self, folder: Path | None, root: str | os.PathLike[str] | None = None
     ) -> PictureFinder:
         """Return a finder for documents in another folder that shares what was read."""
-        finder = PictureFinder(self.reader, folder, root)
+        finder = PictureFinder(self.reader, folder, self.root if root is None else root)
         finder._cache = self._cache
         return finder
 
