@@ -64,6 +64,8 @@ def test_a_website_is_a_tree_of_pages_with_links(folder):
 def test_pictures_are_stored_once(folder):
     signal = from_website(folder, progress=False)
     assert signal["image"]["size"].tolist() == [[16, 32], [16, 16]]
+    assert signal["image"].scaled.tolist() == [[16, 32], [16, 16]]
+    assert signal["image"].patch_shape.tolist() == [[3, 16, 16]] * 2
     assert signal["patch"].x.shape == (3, 3 * 16 * 16)
     red, _, blue = (signal["patch"].x[number].view(3, -1) for number in range(3))
     assert red[:, 0].tolist() == [1, 0, 0]
@@ -196,32 +198,36 @@ def sqlite_folder(tmp_path_factory):
 
 # The one page that sends its readers on.
 SENT_ON = {"sqlite.html": "cli.html"}
+HOST = "http://site/"
+
+
+def links_by_urls(tree, page, pages):
+    """Number of links to other pages, by plain URLs."""
+    links = Counter()
+    for href in tree.xpath("//a/@href | //area/@href"):
+        # Browsers take a backslash for a slash; one link of the site is just that.
+        url = urlsplit(urljoin(HOST + page, href.strip().replace("\\", "/")))
+        target = unquote(url.path).lstrip("/") or "index.html"
+        target = SENT_ON.get(target, target)
+        if url.netloc == "site" and target in pages and target != page:
+            links[page, target] += 1
+    return links
 
 
 def count_by_urls(folder):
-    """Links between pages and pictures shown, by another parser and plain URLs."""
-    host = "http://site/"
+    """Links between pages and pictures shown, by another parser."""
     pages = {path.relative_to(folder).as_posix() for path in folder.rglob("*.html")}
     links, pictures = Counter(), {}
     for page in pages:
-        content = (folder / page).read_bytes()
-        tree = lxml.html.fromstring(
-            content, parser=lxml.html.HTMLParser(huge_tree=True)
-        )
-        targets = [*tree.xpath("//a/@href | //area/@href")]
-        for href in targets:
-            url = urlsplit(urljoin(host + page, href.strip()))
-            target = unquote(url.path).lstrip("/")
-            target = SENT_ON.get(target, target)
-            if url.netloc == "site" and target in pages and target != page:
-                links[page, target] += 1
-        shown = set()
+        parser = lxml.html.HTMLParser(huge_tree=True)
+        tree = lxml.html.fromstring((folder / page).read_bytes(), parser=parser)
+        links += links_by_urls(tree, page, pages)
+        pictures[page] = set()
         for src in tree.xpath("//img/@src"):
-            url = urlsplit(urljoin(host + page, src.strip()))
+            url = urlsplit(urljoin(HOST + page, src.strip()))
             path = folder / unquote(url.path).lstrip("/")
             if url.netloc == "site" and path.is_file():
-                shown.add(path.read_bytes())
-        pictures[page] = shown
+                pictures[page].add(path.read_bytes())
     return pages, links, pictures
 
 
