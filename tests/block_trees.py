@@ -83,7 +83,7 @@ class _Words(html.parser.HTMLParser):
         hidden = "hidden" in attributes or "display:none" in style
         if tag in VOID:
             if tag == "input" and not self.unseen:
-                self.pieces.append(f" {attributes.get('value') or ''} ")
+                self.pieces.append(" ")
         elif tag in UNSEEN or hidden or self.unseen:
             self.unseen.append(tag)
         self._break(tag)

@@ -368,6 +368,7 @@ def from_html(
         EmptyDocumentError: If nothing is to be seen on the page (a ValueError).
 
     Example:
+        >>> from hsa_pyg.converters import ROLES
         >>> page = from_html("<ul><li>It rained.<li>We read.</ul>")
         >>> [ROLES[role] for role in page["block"].role.tolist()]
         ['list', 'item', 'item']

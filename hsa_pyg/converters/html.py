@@ -4,42 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from hsa_pyg.converters.blocks import Block, ParsedDocument
 from hsa_pyg.converters.charset import decode_html
 from hsa_pyg.converters.flow import FlowBuilder
 from hsa_pyg.converters.formats import check_text
 from hsa_pyg.converters.html_walk import HtmlWalk
 from hsa_pyg.converters.markup import bound_nesting, close_empty_elements
+from hsa_pyg.converters.page_head import ParsedPage, head_of, parse_tree
 from hsa_pyg.converters.resources import PictureResolver
 from hsa_pyg.converters.sentences import SentenceSplitter
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser
 
-_REFRESH = re.compile(
-    r"\s*[\d.]+\s*[;,]?\s*(?:url\s*=\s*)?(?:'([^']*)|\"([^\"]*)|(.*))",
-    re.IGNORECASE | re.DOTALL,
-)
 _DISPLAY = re.compile(r"(?<![\w-])display\s*:\s*([\w-]+)", re.IGNORECASE)
-
-
-@dataclass(eq=False)
-class ParsedPage(ParsedDocument):
-    """What :func:`parse_html` makes of a page.
-
-    Args:
-        links: The ``href`` of every link (``a`` and ``area``) in document order, as it
-            is written; also of links that are not shown.
-        base: The address that relative ones start from (``<base href>``).
-        refresh: The address that the page leads to by itself (``<meta http-equiv>``).
-    """
-
-    links: list[str] = field(default_factory=list)
-    base: str = ""
-    refresh: str = ""
 
 
 def parse_html(
@@ -74,8 +53,8 @@ def parse_html(
     - A picture becomes a block of the role figure behind the paragraph that it stands
       in, with its ``alt`` text, or the words in an ``svg``, as a paragraph of the role
       alt. Without a usable picture and words there is no block.
-    - Text that is the value of a button or a field, and the options of lists, are part
-      of the running text.
+    - The options of lists are part of the running text. Values of buttons and fields,
+      which are attributes and no text, are counted and left out.
 
     A tree nests at most 512 blocks deep: what nests deeper loses its tags and no text.
 
@@ -119,17 +98,17 @@ def parse_html(
     if source.lstrip()[:5] == "<?xml" if xhtml is None else xhtml:
         source = close_empty_elements(source)
     source = bound_nesting(source)
-    parser = _parse(source)
-    page = _head(parser, dropped)
-    flow = _flow(
-        parser, root, split, page.base, None if main_content else resolve, dropped
-    )
-    if main_content:
+    parser = parse_tree(source)
+    page = head_of(parser, dropped)
+    if not main_content:
+        flow = _flow(parser, root, split, page.base, resolve, dropped)
+    else:
         from hsa_pyg.converters.main_content import extract_main_content
 
-        whole = flow
+        # What is counted of the whole page is counted again of what is left of it.
+        whole = _flow(parser, root, split, page.base, None, Counter())
         content = close_empty_elements(extract_main_content(source, name))
-        flow = _flow(_parse(content), root, split, page.base, resolve, dropped)
+        flow = _flow(parse_tree(content), root, split, page.base, resolve, dropped)
         missing = len("".join(whole.text.split())) - len("".join(flow.text.split()))
         if missing > 0:
             dropped["characters outside the main content"] += missing
@@ -153,26 +132,6 @@ def _flow(
     return flow
 
 
-def _head(parser: LexborHTMLParser, dropped: Counter[str]) -> ParsedPage:
-    """Read what a page says of itself beside its text."""
-    title = parser.css_first("head title")
-    base = parser.css_first("base[href]")
-    refresh = parser.css_first('meta[http-equiv="refresh" i][content]')
-    links = parser.css("a[href],area[href]")
-    found = None
-    if refresh is not None:
-        found = _REFRESH.match(refresh.attributes["content"] or "")
-    return ParsedPage(
-        Block("document", 0, 0),
-        "",
-        dropped,
-        "" if title is None else " ".join(title.text().split()),
-        links=[(link.attributes["href"] or "").strip() for link in links],
-        base="" if base is None else (base.attributes["href"] or "").strip(),
-        refresh="" if found is None else (found[found.lastindex or 0]).strip(),
-    )
-
-
 def _hidden(parser: LexborHTMLParser) -> frozenset[int]:
     """Return the ids of the elements that are hidden without a style sheet."""
     hidden = {node.mem_id for node in parser.css("[hidden],dialog:not([open])")}
@@ -181,13 +140,3 @@ def _hidden(parser: LexborHTMLParser) -> frozenset[int]:
         if shown and shown[-1].lower() == "none":
             hidden.add(node.mem_id)
     return frozenset(hidden)
-
-
-def _parse(source: str) -> LexborHTMLParser:
-    try:
-        from selectolax.lexbor import LexborHTMLParser
-    except ImportError as error:
-        raise ImportError(
-            'Reading HTML needs selectolax: pip install "hsa-pyg[html]".'
-        ) from error
-    return LexborHTMLParser(source)

@@ -160,8 +160,9 @@ class HtmlWalk:
         attributes = node.attributes
         kind = (attributes.get("type") or "").strip().lower()
         if tag == "input" and kind != "image":
-            if kind not in _NO_TEXT:
-                self._flow.write(f" {attributes.get('value') or ''} ")
+            if kind not in _NO_TEXT and attributes.get("value"):
+                self._dropped["values of buttons and fields"] += 1
+            self._flow.write(" ")
             return False
         if tag in ("object", "embed"):
             return self._embedded(node, tag, kind)

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from hsa_pyg.converters.blocks import Block, ParsedDocument
 from hsa_pyg.converters.charset import decode_html
-from hsa_pyg.converters.html import ParsedPage, _head, _parse
 from hsa_pyg.converters.markup import bound_nesting, close_empty_elements
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser
+
+_REFRESH = re.compile(
+    r"\s*[\d.]+\s*[;,]?\s*(?:url\s*=\s*)?(?:'([^']*)|\"([^\"]*)|(.*))",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(eq=False)
+class ParsedPage(ParsedDocument):
+    """What :func:`~hsa_pyg.converters.html.parse_html` makes of a page.
+
+    Args:
+        links: The ``href`` of every link (``a`` and ``area``) in document order, as it
+            is written; also of links that are not shown.
+        base: The address that relative ones start from (``<base href>``).
+        refresh: The address that the page leads to by itself (``<meta http-equiv>``).
+    """
+
+    links: list[str] = field(default_factory=list)
+    base: str = ""
+    refresh: str = ""
 
 
 def read_head(
@@ -32,4 +59,47 @@ def read_head(
     source = decode_html(content, name, encoding, Counter())
     if source.lstrip()[:5] == "<?xml":
         source = close_empty_elements(source)
-    return _head(_parse(bound_nesting(source)), Counter())
+    return head_of(parse_tree(bound_nesting(source)), Counter())
+
+
+def head_of(parser: LexborHTMLParser, dropped: Counter[str]) -> ParsedPage:
+    """Read what a parsed page says of itself beside its text.
+
+    Args:
+        parser: The page.
+        dropped: What was left out of it so far.
+    """
+    title = parser.css_first("head title")
+    base = parser.css_first("base[href]")
+    refresh = parser.css_first('meta[http-equiv="refresh" i][content]')
+    links = parser.css("a[href],area[href]")
+    found = None
+    if refresh is not None:
+        found = _REFRESH.match(refresh.attributes["content"] or "")
+    return ParsedPage(
+        Block("document", 0, 0),
+        "",
+        dropped,
+        "" if title is None else " ".join(title.text().split()),
+        links=[(link.attributes["href"] or "").strip() for link in links],
+        base="" if base is None else (base.attributes["href"] or "").strip(),
+        refresh="" if found is None else (found[found.lastindex or 0]).strip(),
+    )
+
+
+def parse_tree(source: str) -> LexborHTMLParser:
+    """Parse a page as browsers do.
+
+    Args:
+        source: The page, its nesting bounded.
+
+    Raises:
+        ImportError: If selectolax is not installed.
+    """
+    try:
+        from selectolax.lexbor import LexborHTMLParser
+    except ImportError as error:
+        raise ImportError(
+            'Reading HTML needs selectolax: pip install "hsa-pyg[html]".'
+        ) from error
+    return LexborHTMLParser(source)

@@ -63,7 +63,7 @@ def finder(folder=None):
         ("a <button>b</button><button>c</button>", [p("a b c")]),
         ("<select><option>a<option>b</select>", [p("a\nb")]),
         (
-            "<input value=a><input type=hidden value=no><input type=submit value=b>",
+            "a<input value=no><input type=hidden value=no><input type=button value=x>b",
             [p("a b")],
         ),
         ("<textarea>\n a\n  b</textarea>", [p("a\n  b")]),

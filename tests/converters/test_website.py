@@ -1,4 +1,5 @@
 import copy
+import hashlib
 import pickle
 import tarfile
 from collections import Counter
@@ -20,6 +21,10 @@ from hsa_pyg.converters import (
     from_website,
     train_word_tokenizer,
 )
+from hsa_pyg.converters.assemble import walk
+from hsa_pyg.converters.html import parse_html
+from hsa_pyg.converters.resources import PictureFinder
+from hsa_pyg.converters.sentences import split_lines
 
 ARCHIVE = (
     Path(__file__).parents[2].parent / "shared/data/sqlite_site/sqlite_site.tar.xz"
@@ -227,7 +232,8 @@ def count_by_urls(folder):
             url = urlsplit(urljoin(HOST + page, src.strip()))
             path = folder / unquote(url.path).lstrip("/")
             if url.netloc == "site" and path.is_file():
-                pictures[page].add(path.read_bytes())
+                digest = hashlib.sha256(path.read_bytes()).hexdigest()
+                pictures[page].add(digest)
     return pages, links, pictures
 
 
@@ -250,18 +256,39 @@ def test_the_whole_site_of_sqlite(sqlite_folder):
     assert ours == dict(links)
     assert sum(ours.values()) > 30_000
 
-    # Every picture that a page refers to and that is there has leaves.
-    assert signal["image"].num_nodes == len(set().union(*pictures.values()))
+    # Every picture that a page refers to and that is there has leaves. Beside them
+    # there are the drawings that stand in the pages themselves.
     above = signal["patch", "child_of", "image"].edge_index[1]
     assert above.bincount(minlength=signal["image"].num_nodes).min() > 0
-    assert page_of_figures(signal) == {
-        paths.index(page): len(shown) for page, shown in pictures.items() if shown
+    shown = shown_pictures(sqlite_folder, paths)
+    assert signal["image"].num_nodes == len(set().union(*shown.values()))
+    assert pictures_of_pages(signal) == {
+        paths.index(page): len(keys) for page, keys in shown.items() if keys
     }
+    for page, files in pictures.items():
+        assert files <= shown[page]
+        if files < shown[page]:
+            assert b"<svg" in (sqlite_folder / page).read_bytes()
+    assert len(set().union(*pictures.values())) == 107
     broken = {name for name, _ in signal.dropped if name.startswith("pictures that")}
     assert broken == set()
 
 
-def page_of_figures(signal):
+def shown_pictures(folder, paths):
+    """The digests of the pictures that the reader of pages finds in each."""
+    find = PictureFinder(PictureReader(), folder, folder)
+    shown = {}
+    for path in paths:
+        file = folder / path
+        page = parse_html(
+            file.read_bytes(), split_lines, resolve=find.beside(file.parent)
+        )
+        blocks = [block for block in walk(page.block) if block.picture is not None]
+        shown[path] = {block.picture.key for block in blocks}
+    return shown
+
+
+def pictures_of_pages(signal):
     """Number of different pictures that each page shows."""
     parents = {
         kind: dict(signal["block", "child_of", kind].edge_index.T.tolist())
@@ -308,6 +335,7 @@ def paragraph_of_tokens(page):
 
 def seen_text(content):
     tree = lxml.html.document_fromstring(content)
-    for hidden in tree.xpath("//script | //style | //head | //noscript | //template"):
+    by_style = "//*[contains(@style, 'display:none')]"
+    for hidden in tree.xpath(f"//script | //style | //head | //svg | {by_style}"):
         hidden.drop_tree()
     return tree.body.text_content()
