@@ -8,8 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.converters.parts import PLACES, Parts, zeros
-from hsa_pyg.converters.trees import Label, Names, label_tensor
+from hsa_pyg.converters.trees import Names
 from hsa_pyg.data import NestedSignal, Schema, complete
 from hsa_pyg.data.schema import EdgeType, SchemaUnion, group_label
 from hsa_pyg.hierarchy import CHILD_OF

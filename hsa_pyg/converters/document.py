@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import numbers
 import os
 from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
-
-import torch
-from torch import Tensor
 
 from hsa_pyg.converters.assemble import BEYOND, assemble, encode_blocks
 from hsa_pyg.converters.blocks import ParsedDocument
@@ -22,12 +18,11 @@ from hsa_pyg.converters.formats import (
     detect_format,
 )
 from hsa_pyg.converters.images import PictureReader
+from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.converters.reading import Reader
 from hsa_pyg.converters.sentences import SentenceSplitter, sentence_splitter
 from hsa_pyg.converters.tokenization import as_text_encoder
 from hsa_pyg.data import NestedSignal, Schema
-
-Label = int | float | Tensor
 
 
 class EmptyDocumentError(ValueError):
@@ -245,7 +240,7 @@ class DocumentConverter:
         signal.source = source
         signal.dropped = sorted(dropped.items())
         if y is not None:
-            signal.y = _label(y, name)
+            signal.y = label_tensor(y, f"document {name!r}")
         return signal
 
 
@@ -262,17 +257,6 @@ def picture_reader(images: bool | PictureReader) -> PictureReader | None:
     raise TypeError(
         f"images={images!r} is a {type(images).__name__}: pass True, False or a "
         "PictureReader."
-    )
-
-
-def _label(y: Label, name: str) -> Tensor:
-    if isinstance(y, Tensor):
-        return y
-    if isinstance(y, numbers.Real):
-        return torch.tensor([y])
-    raise TypeError(
-        f"The label of document {name!r} is {y!r}: give a number, such as the place of "
-        "its class in a list, or a tensor."
     )
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 from tqdm import tqdm
 
-from hsa_pyg.converters.document import DocumentConverter, EmptyDocumentError, Label
+from hsa_pyg.converters.document import DocumentConverter, EmptyDocumentError
 from hsa_pyg.converters.formats import detect_format
 from hsa_pyg.converters.images import PictureReader
+from hsa_pyg.converters.labels import Labels, labels_of_files
 from hsa_pyg.converters.sentences import SentenceSplitter
 from hsa_pyg.data import NestedSignal, unify
 
@@ -22,7 +23,7 @@ def from_documents(
     format: str | None = None,
     tokenizer: Any = None,
     *,
-    labels: Literal["folder"] | Callable[[Path], Label] | None = None,
+    labels: Labels = None,
     sentences: Literal["prose", "lines"] | SentenceSplitter = "prose",
     language: str = "en",
     encoding: str | None = None,
@@ -78,7 +79,7 @@ def from_documents(
         keep_text=keep_text,
     )
     paths, unreadable = _find(paths_or_folder, format)
-    label_of = _label_function(labels, paths)
+    label_of = labels_of_files(labels, paths)
     root = paths_or_folder if isinstance(paths_or_folder, str | os.PathLike) else None
     signals, empty = [], []
     for path in tqdm(paths, desc="Converting", unit="doc", disable=not progress):
@@ -118,22 +119,6 @@ def _find(
         path for path in found if format is not None or detect_format(path) is not None
     ]
     return readable, sorted(set(found) - set(readable))
-
-
-def _label_function(
-    labels: Literal["folder"] | Callable[[Path], Label] | None, paths: list[Path]
-) -> Callable[[Path], Label | None]:
-    if labels is None:
-        return lambda path: None
-    if callable(labels):
-        return labels
-    if labels != "folder":
-        raise ValueError(
-            f"labels={labels!r} is not known: use 'folder' or a callable that gives "
-            "the label of a path."
-        )
-    classes = sorted({path.parent.name for path in paths})
-    return lambda path: classes.index(path.parent.name)
 
 
 def _warn_skipped(empty: list[Path], unreadable: list[Path]) -> None:

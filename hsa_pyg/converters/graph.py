@@ -18,6 +18,7 @@ from hsa_pyg.converters.graph_columns import (
     refuse_mangled_names,
     store_attributes,
 )
+from hsa_pyg.converters.labels import Label
 from hsa_pyg.converters.networkx_graph import read_networkx
 from hsa_pyg.converters.partition import Method, Partition
 from hsa_pyg.data import NestedSignal
@@ -44,7 +45,7 @@ def from_graph(
     weight: str | None = EDGE_WEIGHT,
     rename: Mapping[str, str | None] | None = None,
     levels: Mapping[str, Level] | None = None,
-    y: int | float | Tensor | None = None,
+    y: Label | None = None,
 ) -> NestedSignal:
     r"""Arrange the vertices of a graph in communities of communities.
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
 
+from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.data import NestedSignal
 from hsa_pyg.data.validation import mangled_names
 
@@ -78,7 +79,7 @@ class GraphColumns:
                     )
                 level[new] = value
 
-    def set_label(self, y: Any) -> None:
+    def set_label(self, y: Label) -> None:
         """Set the label of the whole graph.
 
         Raises:
@@ -90,10 +91,8 @@ class GraphColumns:
                 "the graph has a label 'y' already: leave y= away, or drop the other "
                 'by rename={"y": None}'
             )
-        if not isinstance(y, Tensor | int | float):
-            raise TypeError(f"y must be a number or a tensor, got a {type(y).__name__}")
-        scalar = not isinstance(y, Tensor) or y.dim() == 0
-        self.graph["y"] = torch.as_tensor(y).view(1) if scalar else y
+        label = label_tensor(y, "a graph")
+        self.graph["y"] = label.view(1) if label.dim() == 0 else label
 
     def level(self, name: str) -> dict[str, Any]:
         """The attributes of a level."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import os
 import sys
 import warnings
@@ -14,9 +13,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from hsa_pyg.converters.document import Label
 from hsa_pyg.converters.document_schema import IMAGE_SIZES
 from hsa_pyg.converters.images import check_settings, read_pixels
+from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.converters.patch_tree import PatchTree, Tree, patch_tree
 from hsa_pyg.converters.pixel_arrays import Layout, pixels_of
 from hsa_pyg.converters.pixels import (
@@ -170,7 +169,8 @@ def convert_image(
     is_path = isinstance(picture, str | os.PathLike)
     signal.source = Path(picture).as_posix() if is_path else ""
     if y is not None:
-        signal.y = _label(y)
+        named = f"image {signal.source!r}" if is_path else "an image"
+        signal.y = label_tensor(y, named)
     return signal, left_out
 
 
@@ -282,14 +282,3 @@ def _connect(signal: NestedSignal, kind: str, parent: Tensor) -> None:
         inside = (parent >= 0).nonzero().view(-1)
         edge = torch.stack([inside, parent[inside]])
         signal[kind, CHILD_OF, "quadrant"].edge_index = edge
-
-
-def _label(y: Label) -> Tensor:
-    if isinstance(y, Tensor):
-        return y
-    if isinstance(y, numbers.Real):
-        return torch.tensor([y])
-    raise TypeError(
-        f"The label of an image is a number, such as the place of its class in a "
-        f"list, or a tensor, got {y!r}."
-    )

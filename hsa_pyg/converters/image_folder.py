@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 from tqdm import tqdm
 
-from hsa_pyg.converters.document import Label
 from hsa_pyg.converters.image import MAX_PIXELS, convert_image, outside_sentence
+from hsa_pyg.converters.labels import Labels, labels_of_files
 from hsa_pyg.converters.patch_tree import Tree
 from hsa_pyg.converters.raster import BadImageError
 from hsa_pyg.data import NestedSignal
@@ -27,7 +27,7 @@ def from_images(
     channels: Literal[1, 3, 4] = 3,
     max_size: int | None = None,
     max_pixels: int = MAX_PIXELS,
-    labels: Literal["folder"] | Callable[[Path], Label] | None = None,
+    labels: Labels = None,
     progress: bool = True,
 ) -> list[NestedSignal]:
     """Convert the images of a folder, or a list of files.
@@ -57,7 +57,7 @@ def from_images(
         ValueError: If no image is left, or a setting is out of its range.
     """
     paths = _find(paths_or_folder)
-    label_of = _label_function(labels, paths)
+    label_of = labels_of_files(labels, paths)
     signals, bad, outside = [], [], []
     for path in tqdm(paths, desc="Converting", unit="image", disable=not progress):
         y = label_of(path)
@@ -99,19 +99,3 @@ def _find(paths_or_folder: Paths) -> list[Path]:
         if path.is_file()
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
-
-
-def _label_function(
-    labels: Literal["folder"] | Callable[[Path], Label] | None, paths: list[Path]
-) -> Callable[[Path], Label | None]:
-    if labels is None:
-        return lambda path: None
-    if callable(labels):
-        return labels
-    if labels != "folder":
-        raise ValueError(
-            f"labels={labels!r} is not known: use 'folder' or a callable that gives "
-            "the label of a path."
-        )
-    classes = sorted({path.parent.name for path in paths})
-    return lambda path: classes.index(path.parent.name)

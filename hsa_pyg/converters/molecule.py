@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from hsa_pyg.converters.atom_groups import find_groups
@@ -17,6 +16,7 @@ from hsa_pyg.converters.graph_columns import (
     refuse_mangled_names,
     store_attributes,
 )
+from hsa_pyg.converters.labels import Label
 from hsa_pyg.data import NestedSignal
 from hsa_pyg.hierarchy import CHILD_OF
 
@@ -27,7 +27,7 @@ MOLECULE, GROUP, ATOM = "molecule", "group", "atom"
 BOND = (ATOM, "bond", ATOM)
 
 
-def from_smiles(smiles: str, *, y: int | float | Tensor | None = None) -> NestedSignal:
+def from_smiles(smiles: str, *, y: Label | None = None) -> NestedSignal:
     r"""Divide a molecule into ring systems, functional groups and chains.
 
     Every atom belongs to one group:
@@ -87,7 +87,7 @@ def from_smiles(smiles: str, *, y: int | float | Tensor | None = None) -> Nested
 def from_molecule(
     molecule: Data | Mol,
     *,
-    y: int | float | Tensor | None = None,
+    y: Label | None = None,
     rename: Mapping[str, str | None] | None = None,
     levels: Mapping[str, Level] | None = None,
 ) -> NestedSignal:

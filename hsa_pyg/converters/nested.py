@@ -12,15 +12,14 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
+from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.converters.tokenization import as_text_encoder
 from hsa_pyg.converters.trees import (
-    Label,
     Names,
     Node,
     TreeBuilder,
     Vocabulary,
     encode_texts,
-    label_tensor,
 )
 from hsa_pyg.data import Feature, NestedSignal, Schema
 from hsa_pyg.hierarchy import CHILD_OF

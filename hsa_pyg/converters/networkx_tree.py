@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from hsa_pyg.converters.attributes import as_column, common_columns
+from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.converters.networkx_structure import Tree, read_tree
-from hsa_pyg.converters.trees import Label, label_tensor
 from hsa_pyg.data import NestedSignal, Schema, complete
 from hsa_pyg.hierarchy import CHILD_OF
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hsa_pyg.converters.formats import decode
+from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.converters.trees import (
-    Label,
     Names,
     Node,
     TreeBuilder,
     Vocabulary,
-    label_tensor,
 )
 from hsa_pyg.data import Feature, NestedSignal, Schema
 from hsa_pyg.hierarchy import CHILD_OF

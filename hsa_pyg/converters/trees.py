@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +16,6 @@ from hsa_pyg.hierarchy import CHILD_OF
 Node = tuple[str, int]
 """A node of a signal: its type and its number within the type."""
 
-Label = int | float | Tensor
 Names = Sequence[str] | Mapping[str, int] | int
 """What a :class:`Vocabulary` is made of."""
 
@@ -234,19 +232,3 @@ def encode_texts(
                     f"{where(number)}, which has {len(text)} characters."
                 )
     return encoded
-
-
-def label_tensor(y: Label) -> Tensor:
-    """The label of a sample: a number becomes ``[1]``, a tensor stays as it is.
-
-    Raises:
-        TypeError: If it is neither.
-    """
-    if isinstance(y, Tensor):
-        return y
-    if isinstance(y, numbers.Real):
-        return torch.tensor([y])
-    raise TypeError(
-        f"y is {y!r}: give a number, such as the place of the class in a list, or a "
-        "tensor."
-    )

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
 from hsa_pyg.converters.assemble import BEYOND, SignalBuilder, encode_blocks
@@ -17,6 +16,7 @@ from hsa_pyg.converters.blocks import Block, ParsedDocument
 from hsa_pyg.converters.document import picture_reader
 from hsa_pyg.converters.document_schema import LINKS_TO, document_schema
 from hsa_pyg.converters.images import PictureReader
+from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.converters.reading import Reader
 from hsa_pyg.converters.sentences import SentenceSplitter, sentence_splitter
 from hsa_pyg.converters.site import scan_site
@@ -219,7 +219,7 @@ def from_website(
     main_content: bool = False,
     keep_text: bool = True,
     progress: bool = True,
-    y: Tensor | None = None,
+    y: Label | None = None,
 ) -> NestedSignal:
     r"""Convert a folder of linked pages to one signal: website > page > section > ...
 
@@ -281,5 +281,5 @@ def from_website(
     )
     signal = site.signal(progress)
     if y is not None:
-        signal.y = y
+        signal.y = label_tensor(y, f"website {signal.source!r}")
     return signal

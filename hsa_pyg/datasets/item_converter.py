@@ -14,7 +14,7 @@ from hsa_pyg.converters import (
     concat,
     from_image,
 )
-from hsa_pyg.converters.document import Label
+from hsa_pyg.converters.labels import Label
 from hsa_pyg.data import NestedSignal, Schema
 
 

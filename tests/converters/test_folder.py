@@ -112,5 +112,5 @@ def test_unknown_labels_are_an_error(folder):
 
 @pytest.mark.parametrize("label", ["neg", [1, 0], b"x"])
 def test_a_label_that_is_no_number_names_the_document(folder, label):
-    with pytest.raises(TypeError, match=r"label of document '.*txt' is .*a number"):
+    with pytest.raises(TypeError, match=r"label y of document '.*txt' is .*a number"):
         from_documents(folder, labels=lambda path: label, progress=False)

@@ -254,7 +254,7 @@ def test_a_label_may_be_given():
     assert from_graph(cliques(), y=torch.tensor([[0.5, 1]])).y.shape == (1, 2)
     with pytest.raises(ValueError, match="has a label 'y' already"):
         from_graph(cliques(y=torch.tensor([1])), y=3)
-    with pytest.raises(TypeError, match="y must be a number"):
+    with pytest.raises(TypeError, match="label y of a graph is 'toxic': give a number"):
         from_graph(cliques(), y="toxic")
 
 

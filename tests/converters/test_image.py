@@ -154,7 +154,7 @@ def test_labels(y, expected):
 
 
 def test_labels_that_are_none():
-    with pytest.raises(TypeError, match="got 'cat'"):
+    with pytest.raises(TypeError, match="The label y of an image is 'cat'"):
         from_image(torch.rand(8, 8), y="cat")
 
 

@@ -6,7 +6,6 @@ from hsa_pyg.converters.trees import (
     TreeBuilder,
     Vocabulary,
     encode_texts,
-    label_tensor,
 )
 from hsa_pyg.data import Feature, Schema
 from hsa_pyg.hierarchy import CHILD_OF
@@ -85,12 +84,3 @@ def test_bad_vocabularies_are_named(names, error, text):
 def test_what_a_tokenizer_gives_is_checked(encoded, text):
     with pytest.raises(ValueError, match=text):
         encode_texts(lambda _: encoded, ["abc"], lambda row: f"place {row}")
-
-
-def test_labels_are_numbers_or_tensors():
-    assert label_tensor(3).tolist() == [3]
-    assert label_tensor(0.5).dtype == torch.float
-    given = torch.tensor([[1, 0]])
-    assert label_tensor(given) is given
-    with pytest.raises(TypeError, match="y is 'good': give a number"):
-        label_tensor("good")
