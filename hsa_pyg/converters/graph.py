@@ -148,7 +148,11 @@ def _weight(columns: GraphColumns, name: str | None) -> Tensor | None:
             f"{sorted(columns.edge)}; name one of them, or None"
         )
     value = columns.edge[name]
-    if not isinstance(value, Tensor) or value.numel() != columns.edge_index.size(1):
+    if (
+        not isinstance(value, Tensor)
+        or value.numel() != columns.edge_index.size(1)
+        or value.is_complex()
+    ):
         raise ValueError(
             f"weight={name!r} must hold one number an edge; name another attribute, or "
             "weight=None to take all edges alike"

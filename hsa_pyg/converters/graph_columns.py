@@ -173,6 +173,7 @@ def _edges(edge_index: Any, num_nodes: int) -> Tensor:
         or edge_index.dim() != 2
         or edge_index.size(0) != 2
         or edge_index.is_floating_point()
+        or edge_index.dtype in (torch.bool, torch.complex64, torch.complex128)
     ):
         shape = list(getattr(edge_index, "shape", ()))
         raise ValueError(

@@ -44,9 +44,9 @@ def read_networkx(graph: Any) -> GraphColumns:
         node if isinstance(node, str) else repr(node) for node in nodes
     ]
     out.edge = _columns(rows, "edge", "edges", out.dropped)
-    if "weight" in out.edge:
-        out.edge.setdefault("edge_weight", out.edge["weight"])
-        del out.edge["weight"]
+    # A graph that has both keeps both.
+    if "weight" in out.edge and "edge_weight" not in out.edge:
+        out.edge["edge_weight"] = out.edge.pop("weight")
     for key, value in graph.graph.items():
         kept = value if isinstance(value, str) else _column([value])
         if kept is None:
@@ -95,8 +95,9 @@ def _text(key: Hashable, keys: Iterable[Hashable]) -> str:
 def _column(values: list[Any]) -> Tensor | None:
     """One row a value: integers as int64, other numbers as float32; or None."""
     if all(isinstance(value, Tensor) for value in values):
-        alike = {(value.shape, value.dtype, value.device) for value in values}
-        return torch.stack(values) if len(alike) == 1 else None
+        alike = {(v.shape, v.dtype, v.device, v.layout) for v in values}
+        dense = values[0].layout == torch.strided if values else True
+        return torch.stack(values) if dense and len(alike) == 1 else None
     if any(isinstance(value, Tensor) for value in values):
         return None
     try:

@@ -276,8 +276,18 @@ def _by_callable(
     edges = np.stack([graph.row, graph.col])
     edge_index = torch.from_numpy(np.concatenate([edges, edges[::-1]], axis=1))
     membership = method(edge_index, graph.num_nodes, seed)
-    given = torch.as_tensor(membership)
-    if given.shape != (graph.num_nodes,) or given.is_floating_point():
+    try:
+        given = torch.as_tensor(membership)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"the method gave a {type(membership).__name__} that is no tensor of "
+            f"integers ({error}): it must give every node the number of its community"
+        ) from error
+    if (
+        given.shape != (graph.num_nodes,)
+        or given.is_floating_point()
+        or given.is_complex()
+    ):
         raise ValueError(
             f"the method gave a membership of {given.dtype} in the shape "
             f"{list(given.shape)} for {graph.num_nodes} nodes: it must give every node "

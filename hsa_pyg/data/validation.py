@@ -60,6 +60,12 @@ def mangled_names(signal: NestedSignal) -> Iterator[str]:
                     f"attribute {name!r} of {group_label(store._key)}: {meaning}; "
                     "rename it"
                 )
+    for name, _ in signal._global_store.items():
+        where = f"attribute {name!r} of the whole sample"
+        if name in signal.node_types:
+            yield f"{where}: PyG cannot store it beside the type {name!r}; rename it"
+        elif name.endswith("_dict"):
+            yield f"{where}: it hides what PyG gathers from all types; rename it"
 
 
 def _mangled(name: str, in_batch: bool) -> str | None:

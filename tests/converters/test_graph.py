@@ -114,6 +114,9 @@ def test_edges_out_of_range_are_named():
         from_graph(Data(edge_index=torch.tensor([[0, 2], [1, 5]]), num_nodes=5))
     with pytest.raises(ValueError, match=r"in the shape \[2, num_edges\]"):
         from_graph(Data(edge_index=torch.zeros(3, 2).long(), num_nodes=5))
+    for dtype in (torch.bool, torch.complex64):
+        with pytest.raises(ValueError, match=r"in the shape \[2, num_edges\]"):
+            from_graph(Data(edge_index=torch.ones(2, 2, dtype=dtype), num_nodes=2))
 
 
 def test_arrays_become_tensors_of_their_own():
@@ -237,6 +240,17 @@ def test_names_that_signals_use_are_refused():
         from_graph(cliques(schema="v1"))
 
 
+@pytest.mark.parametrize("name", ["vertex", "graph", "community", "x_dict"])
+def test_names_of_types_are_no_names_of_attributes_of_the_graph(name):
+    # PyG's data sets fail on the one, and x_dict would no longer be the features.
+    data = cliques(**{name: "v1"})
+    with pytest.raises(ValueError, match=rf"'{name}' of the whole sample.*rename="):
+        from_graph(data)
+    signal = sound(from_graph(data, rename={name: "version"}))
+    assert signal.version == "v1"
+    assert Batch.from_data_list([signal, signal]).version == ["v1", "v1"]
+
+
 def test_renaming_does_not_overwrite():
     data = cliques(z=torch.arange(8), w=torch.arange(8))
     with pytest.raises(ValueError, match="would be kept as 'w', which is taken"):
@@ -291,6 +305,9 @@ def test_weights_that_make_no_sense_are_named():
     )
     with pytest.raises(ValueError, match=r"weight='w' is no attribute of the edges"):
         from_graph(data, weight="w")
+    phases = cliques(edge_weight=torch.ones(26, dtype=torch.complex64))
+    with pytest.raises(ValueError, match="must hold one number an edge"):
+        from_graph(phases)
 
 
 # -- networkx ------------------------------------------------------------------------
@@ -360,6 +377,22 @@ def test_ragged_and_foreign_values_are_left_out():
     with pytest.warns(UserWarning, match="'a'.*'b'.*'c'.*'d'"):
         signal = from_graph(graph)
     assert list(signal["vertex"].keys("x", "name", "a", "b", "c", "d")) == ["x", "name"]
+
+
+def test_sparse_tensors_of_nodes_are_left_out():
+    graph = nx.path_graph(2)
+    nx.set_node_attributes(graph, torch.eye(2).to_sparse(), "a")
+    with pytest.warns(UserWarning, match="'a'"):
+        signal = sound(from_graph(graph))
+    assert "a" not in signal["vertex"]
+
+
+def test_a_weight_beside_an_edge_weight_is_kept():
+    graph = nx.Graph()
+    graph.add_edge(0, 1, weight=5, edge_weight=7)
+    signal = from_graph(graph)
+    assert signal[EDGE].edge_weight.tolist() == [7, 7]
+    assert signal[EDGE].weight.tolist() == [5, 5]
 
 
 def test_keys_that_become_the_same_text_are_refused():

@@ -159,9 +159,17 @@ def test_a_callable_sees_both_directions_and_the_seed():
     assert seen == [([[0, 1, 1, 2], [1, 2, 0, 1]], 4, 9)]
 
 
-@pytest.mark.parametrize("answer", [torch.zeros(3).long(), torch.zeros(4)])
+@pytest.mark.parametrize(
+    "answer", [torch.zeros(3).long(), torch.zeros(4), torch.zeros(4) * 1j]
+)
 def test_a_callable_that_answers_amiss_is_told(answer):
     with pytest.raises(ValueError, match=r"membership of torch.\w+ in the shape \[\d"):
+        Partition(lambda *_: answer)(graph([(0, 1)], 4), True)
+
+
+@pytest.mark.parametrize("answer", [None, "halves", {0: 1}, [1, [2]]])
+def test_a_callable_that_answers_no_tensor_is_told(answer):
+    with pytest.raises(TypeError, match=r"gave a \w+ that is no tensor of integers"):
         Partition(lambda *_: answer)(graph([(0, 1)], 4), True)
 
 

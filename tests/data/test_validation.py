@@ -238,6 +238,15 @@ def test_19_the_edge_indices_of_pyg_itself_are_not_warned_of(site):
         assert site.validate()
 
 
+@pytest.mark.parametrize(
+    ("name", "message"), [("word", "cannot store it beside"), ("x_dict", "it hides")]
+)
+def test_a_name_that_the_whole_sample_cannot_have_is_warned_of(site, name, message):
+    site._global_store[name] = "v1"
+    with pytest.warns(UserWarning, match=f"'{name}' of the whole sample.*{message}"):
+        site.validate()
+
+
 def test_a_type_name_with_a_dot_is_warned_of(site):
     site["a.b"].num_nodes = 0
     with pytest.warns(UserWarning, match=r"'a\.b' contains a dot"):
