@@ -12,6 +12,7 @@ from torch_geometric.data import Batch
 
 from hsa_pyg.converters.trees import Names, Vocabulary
 from hsa_pyg.data import Feature, NestedSignal
+from hsa_pyg.forest import NodeNames, join_parents, number_nodes, select_parent_edges
 
 _PLACE_OF: dict[str, dict[str, Feature]] = {
     "set": {},
@@ -56,7 +57,7 @@ class Parts:
                 f"None of the {len(given)} signals is there; leave the item out."
             )
         self.roots = {name: _root(part, name) for name, part in self.present}
-        self.device = self.present[0][1].hierarchy.device
+        self.device = _device(self.present[0][1])
 
     def place(
         self, domain: str, keys: Names | None, places: Sequence[Sequence[float]] | None
@@ -141,20 +142,38 @@ def _checked(signal: Any, name: str) -> NestedSignal:
 
 
 def _root(part: NestedSignal, name: str) -> tuple[str, int]:
+    """Type and number of the node that has no parent.
+
+    All else that a tree has to fulfil is checked once, in the composition.
+    """
+    edges = {
+        kind: torch.as_tensor(store["edge_index"])
+        for kind, store in part.edge_items()
+        if "edge_index" in store
+    }
     try:
-        hierarchy = part.hierarchy
-    except ValueError as error:
+        slices = number_nodes({kind: part[kind].num_nodes for kind in part.node_types})
+        parent = join_parents(select_parent_edges(edges), slices, NodeNames(slices))
+    except (TypeError, ValueError) as error:
         raise ValueError(f"Signal {name!r}: {error}") from error
-    if hierarchy.num_roots != 1:
+    roots = (parent < 0).nonzero().view(-1).tolist()
+    if len(roots) != 1:
         raise ValueError(
-            f"Signal {name!r} has {hierarchy.num_roots} roots instead of one; compose "
-            "its trees, or leave an empty one out (None)."
+            f"Signal {name!r} has {len(roots)} roots instead of one; compose its trees,"
+            " or leave an empty one out (None)."
         )
-    root = int(hierarchy.roots[0])
+    kind, start = next(
+        (kind, start)
+        for kind, (start, stop) in slices.items()
+        if start <= roots[0] < stop
+    )
+    return kind, roots[0] - start
+
+
+def _device(part: NestedSignal) -> torch.device:
+    features = (store.get("x") for store in part.node_stores)
     return next(
-        (kind, root - start)
-        for kind, (start, stop) in hierarchy.node_slices.items()
-        if start <= root < stop
+        (x.device for x in features if isinstance(x, Tensor)), torch.device("cpu")
     )
 
 

@@ -259,6 +259,25 @@ def test_wrong_objects_are_named():
     broken["word", CHILD_OF, "document"].edge_index = torch.tensor([[0, 0], [0, 0]])
     with pytest.raises(ValueError, match=r"Signal '0': .*parent"):
         concat([broken])
+    broken["word", CHILD_OF, "document"].edge_index = torch.tensor([[0, 9], [0, 0]])
+    with pytest.raises(ValueError, match=r"Signal 'b': edge 1 .*node 9 of type 'word'"):
+        concat({"a": text(), "b": broken})
+
+
+def test_a_cycle_is_found_in_the_composition():
+    broken = text()
+    broken["loop"].num_nodes = 2
+    broken["loop", CHILD_OF, "loop"].edge_index = torch.tensor([[0, 1], [1, 0]])
+    with pytest.raises(ValueError, match="type 'loop'.*own ancestor"):
+        concat([broken, picture()]).validate()
+
+
+def test_a_leaf_alone_composes():
+    leaf = NestedSignal()
+    leaf["word"].x = torch.tensor([3])
+    item = concat({"a": leaf, "b": leaf})
+    item.validate()
+    assert item["word", CHILD_OF, "item"].edge_index.tolist() == [[0, 1], [0, 0]]
 
 
 def test_schema_complete_signals_compose():
