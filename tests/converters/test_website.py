@@ -166,6 +166,31 @@ def test_settings_reach_the_pages(folder):
     assert "image" not in bare.node_types
 
 
+def test_pictures_behind_the_last_kept_token_are_left_out(folder):
+    cut = {"max_tokens": 2, "progress": False}
+    (folder / "a.html").write_text("<p>It rained all day.<p><img src=logo.png>")
+    page = Website(folder, start="a.html", **cut)[0]
+    whole = from_website(folder, start="a.html", **cut)
+    for signal in (page, whole):
+        signal.validate()
+        assert signal["token"].num_nodes == 2
+        assert signal["image"].num_nodes == 0
+        assert dict(signal.dropped)["tokens beyond max_tokens"] == 3
+
+
+def test_boilerplate_is_left_out_if_asked(tmp_path):
+    pytest.importorskip("trafilatura", reason="trafilatura is not installed")
+    story = "<p>The storm came in the night and took the roof of the mill. " * 9
+    (tmp_path / "a.html").write_text(
+        f"<nav><a href=b.html>Home</a></nav><article><h1>A storm</h1>{story}</article>"
+    )
+    (kept,) = Website(tmp_path, progress=False)
+    (main,) = Website(tmp_path, main_content=True, progress=False)
+    assert "Home" in kept["page"].text[0]
+    assert "Home" not in main["page"].text[0]
+    assert "roof of the mill" in main["page"].text[0]
+
+
 def test_a_site_is_saved_copied_and_pickled(folder, tmp_path):
     signal = from_website(folder, progress=False)
     torch.save(signal, tmp_path / "site.pt")
