@@ -268,7 +268,7 @@ def test_a_cycle_is_found_in_the_composition():
     broken = text()
     broken["loop"].num_nodes = 2
     broken["loop", CHILD_OF, "loop"].edge_index = torch.tensor([[0, 1], [1, 0]])
-    with pytest.raises(ValueError, match="type 'loop'.*own ancestor"):
+    with pytest.raises(ValueError, match=r"type 'loop'.*own ancestor"):
         concat([broken, picture()]).validate()
 
 
