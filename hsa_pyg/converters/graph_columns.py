@@ -14,7 +14,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.data import NestedSignal
-from hsa_pyg.data.validation import mangled_names
+from hsa_pyg.data.validation import hiding_names, mangled_names
 
 #: Under this name a vertex keeps its ``pos``: in a signal, ``pos`` is the place in the
 #: parent.
@@ -261,5 +261,5 @@ def refuse_mangled_names(signal: NestedSignal) -> None:
             "in batches: pass it through T.FaceToEdge(), which makes edges of them, or "
             'leave it out by rename={"face": None}'
         )
-    for problem in mangled_names(signal):
+    for problem in (*hiding_names(signal), *mangled_names(signal)):
         raise ValueError(f'{problem}, by the argument rename={{"old": "new"}}')

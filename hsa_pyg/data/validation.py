@@ -29,6 +29,7 @@ def problems(signal: NestedSignal) -> Iterator[str]:
 
     Later checks rely on earlier ones, so only the first problem is sure to be one.
     """
+    yield from hiding_names(signal)
     try:
         check_counted(Schema.of(signal), type(signal).__name__)
     except ValueError as error:
@@ -60,12 +61,18 @@ def mangled_names(signal: NestedSignal) -> Iterator[str]:
                     f"attribute {name!r} of {group_label(store._key)}: {meaning}; "
                     "rename it"
                 )
+
+
+def hiding_names(signal: NestedSignal) -> Iterator[str]:
+    """Problems of names of the whole sample by which PyG finds something else."""
+    gathered = {f"{name}_dict" for s in signal.stores[1:] for name, _ in s.items()}
     for name, _ in signal._global_store.items():
-        where = f"attribute {name!r} of the whole sample"
-        if name in signal.node_types:
-            yield f"{where}: PyG cannot store it beside the type {name!r}; rename it"
-        elif name.endswith("_dict"):
-            yield f"{where}: it hides what PyG gathers from all types; rename it"
+        if name in signal.node_types or name in gathered:
+            what = f"{name[:-5]!r} of all types" if name in gathered else "the type"
+            yield (
+                f"attribute {name!r} of the whole sample hides {what} of that name; "
+                "rename it"
+            )
 
 
 def _mangled(name: str, in_batch: bool) -> str | None:

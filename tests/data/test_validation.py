@@ -239,12 +239,19 @@ def test_19_the_edge_indices_of_pyg_itself_are_not_warned_of(site):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("word", "cannot store it beside"), ("x_dict", "it hides")]
+    ("name", "hidden"), [("word", "the type"), ("x_dict", "'x' of all types")]
 )
-def test_a_name_that_the_whole_sample_cannot_have_is_warned_of(site, name, message):
+def test_a_name_of_the_whole_sample_that_hides_others_is_an_error(site, name, hidden):
     site._global_store[name] = "v1"
-    with pytest.warns(UserWarning, match=f"'{name}' of the whole sample.*{message}"):
+    with pytest.raises(
+        ValueError, match=f"'{name}' of the whole sample hides {hidden}"
+    ):
         site.validate()
+
+
+def test_a_name_of_the_whole_sample_may_end_as_the_gathered_ones(site):
+    site.reading_dict = "v1"
+    assert site.validate()
 
 
 def test_a_type_name_with_a_dot_is_warned_of(site):
