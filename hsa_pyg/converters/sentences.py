@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
+# The time of sentencex grows with the square of a paragraph: a book without blank
+# lines would take an hour. It looks this far ahead at once, ...
+_WINDOW = 4096
+# ... and its word is taken for what lies so far from the window's end.
+_SETTLED = _WINDOW // 2
+
 SentenceSplitter = Callable[[str], list[tuple[int, int]]]
 """Gives the ``(start, stop)`` character spans of the sentences of a paragraph."""
 
@@ -66,11 +72,27 @@ class _ProseSplitter:
         self._boundaries = sentencex.get_sentence_boundaries
 
     def __call__(self, paragraph: str) -> list[tuple[int, int]]:
-        spans = (
-            (boundary["start_index"], boundary["end_index"])
-            for boundary in self._boundaries(self.language, paragraph)
-        )
-        return list(_trimmed(paragraph, spans))
+        return list(_trimmed(paragraph, self._spans(paragraph)))
+
+    def _spans(self, paragraph: str) -> Iterator[tuple[int, int]]:
+        start = opened = 0
+        while len(paragraph) - opened > _WINDOW:
+            ends = [
+                opened + end
+                for end in self._ends(paragraph[opened : opened + _WINDOW])
+                if end <= _SETTLED
+            ]
+            for end in ends:
+                yield start, end
+                start = end
+            opened = start if ends else _word_start(paragraph, opened + _SETTLED)
+        for end in self._ends(paragraph[opened:]):
+            yield start, opened + end
+            start = opened + end
+
+    def _ends(self, text: str) -> Iterator[int]:
+        for boundary in self._boundaries(self.language, text):
+            yield boundary["end_index"]
 
     def __reduce__(self) -> tuple[type[_ProseSplitter], tuple[str]]:
         return type(self), (self.language,)
@@ -107,6 +129,14 @@ def _line_spans(text: str) -> Iterator[tuple[int, int]]:
     for line in text.splitlines(keepends=True):
         yield offset, offset + len(line)
         offset += len(line)
+
+
+def _word_start(text: str, offset: int) -> int:
+    """Return where the word begins that holds a character, unless it is very long."""
+    for place in range(offset, offset - _SETTLED // 2, -1):
+        if text[place - 1].isspace():
+            return place
+    return offset
 
 
 def _trimmed(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -28,6 +28,33 @@ def test_prose_follows_the_language():
     assert german == ["Das kostet ca. 3 Euro.", "Gut."]
 
 
+@pytest.mark.parametrize(
+    "sentence", ["It rained. ", "雨。", "“Rain,” he said. ", "“", "\"'([", "rain", "雨"]
+)
+def test_a_paragraph_as_long_as_a_book_is_split_in_linear_time(sentence):
+    # Whole, each of them takes minutes: the test then times out.
+    text = sentence * (200_000 // len(sentence))
+    split = sentence_splitter("prose")
+    few = pieces(split, sentence * 50)
+    many = pieces(split, text)
+    assert "".join(many).replace(" ", "") == text.replace(" ", "")
+    assert many[0] == few[0] or len(few) == 1
+    assert set(many) <= set(few) or len(many) == 1
+
+
+def test_long_paragraphs_have_the_sentences_of_short_ones():
+    sentences = [
+        f'Mr. Rain no. {number} paid $3.{number:02d}, e.g. to "J. R.", twice!'
+        for number in range(1_000)
+    ]
+    assert pieces(sentence_splitter("prose"), " ".join(sentences)) == sentences
+
+
+def test_a_sentence_longer_than_what_is_looked_at_at_once_stays_one():
+    sentences = ["Before it.", "rain and " * 3_000 + "sun.", "After it."]
+    assert pieces(sentence_splitter("prose"), " ".join(sentences)) == sentences
+
+
 def test_lines_leave_out_blank_lines_and_the_space_around():
     assert pieces(split_lines, "a b \r\n\r\n\tc\n\x0c\nd") == ["a b", "c", "d"]
 
@@ -35,7 +62,19 @@ def test_lines_leave_out_blank_lines_and_the_space_around():
 @pytest.mark.parametrize("sentences", ["prose", "lines"])
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=80))
 def test_no_visible_character_is_outside_of_a_sentence(sentences, text):
-    spans = sentence_splitter(sentences)(text)
+    check_cover(text, sentence_splitter(sentences)(text))
+
+
+@given(
+    text=st.text(st.sampled_from('a. “”\n雨。!"(\u0301\r😀'), max_size=200).map(
+        lambda text: text * 99
+    )
+)
+def test_no_visible_character_of_a_long_paragraph_is_outside(text):
+    check_cover(text, sentence_splitter("prose")(text))
+
+
+def check_cover(text, spans):
     covered = {offset for start, stop in spans for offset in range(start, stop)}
     outside = [text[offset] for offset in range(len(text)) if offset not in covered]
     assert "".join(outside).strip() == ""
