@@ -21,6 +21,10 @@ _MOST_FORMATTING = 64
 # Parsers compare each attribute with all before it.
 _MOST_ATTRIBUTES = 256
 _LONG_TAG = 2 * _MOST_ATTRIBUTES
+# Parsers go through all options of a list when they meet another one.
+_MOST_OPTIONS = 1_000
+# An unseen field sets words apart, as a list does.
+_GAP = "<input type=hidden>"
 _RAW = element_names("iframe noembed noframes script style textarea title xmp")
 _TABLE_PARTS = element_names("caption col colgroup tbody td tfoot th thead tr")
 # A start tag closes the nearest of the first set that is above all of the second.
@@ -187,6 +191,8 @@ def bound_nesting(source: str) -> str:
     # Start, stop and replacement of the tags that go.
     changes: list[tuple[int, int, str]] = []
     formats: list[tuple[int, int, str]] = []
+    selects: list[tuple[int, int, str]] = []
+    options = most_options = 0
     for start, stop, name, is_end in tags(source):
         if stop - start > _LONG_TAG and name != "[cdata[":
             changes += _spare_attributes(source, start + len(name) + 1, stop)
@@ -196,6 +202,16 @@ def bound_nesting(source: str) -> str:
             formats.append((start, start + 1 + is_end + len(name), name))
             formatting[name] = max(0, formatting[name] + (-1 if is_end else 1))
             most_formatting = max(most_formatting, formatting[name])
+        if name == "select":
+            selects.append(
+                (start, stop, f"</span>{_GAP}")
+                if is_end
+                else (start, start + len("<select"), f"{_GAP}<span")
+            )
+            options = 0
+        elif name == "option" and not is_end:
+            options += 1
+            most_options = max(most_options, options)
         if is_end:
             if skipped[name]:
                 skipped[name] -= 1
@@ -222,6 +238,9 @@ def bound_nesting(source: str) -> str:
             for start, stop, _ in formats
             if start not in gone
         ]
+    if most_options > _MOST_OPTIONS:
+        gone = {start for start, _, _ in changes}
+        changes += [change for change in selects if change[0] not in gone]
     return _replaced(source, sorted(changes))
 
 

@@ -65,6 +65,9 @@ def test_the_head_of_a_page():
     assert (page.title, page.base, page.refresh) == ("A log", "sub/", "next.html")
     assert page.links == ["a.html", "b", "c?d=1&e#f"]
     assert page.text.startswith("xy")
+    drawn = "<svg><base xlink:href=s/><a xlink:href=c>1</a><a href=d xlink:href=e>2"
+    page = parse(f"{drawn}</a><a href>3</a></svg><base href><base href=t/>")
+    assert (page.links, page.base) == (["c", "d", ""], "")
     for content, target in (("5", ""), ("0;url='a b'", "a b"), ("x", ""), ("1 a", "a")):
         written = f'<meta http-equiv="refresh" content="{content}">'
         assert parse(written).refresh == target
@@ -212,6 +215,8 @@ PATHOLOGICAL = {
     "entities": "&amp" * 250_000,
     "items": "<li>x" * 30_000,
     "headings": "<ul><li><h1>x" * 20_000,
+    "options": "<select>" + "<option>x" * 50_000 + "</select>x<select><option>x",
+    "closed options": "x<select>" + "<option>x</option>" * 50_000,
     "hidden ends": "<div title='</div>'>x<!--</div>-->" * 20_000,
     "svg": "x<svg><g>" + "<g>" * 100_000,
 }
@@ -226,6 +231,18 @@ def test_pages_made_to_stop_a_parser_are_read(source):
     assert depth(parsed.block) <= 512 + 2
     if "x" in source:
         assert parsed.text.count("x") == source.count("x")
+
+
+def test_lists_of_very_many_options_are_read_as_lists_of_few():
+    def text(number, start):
+        options = "".join(f"<option>{n}</option>" for n in range(number))
+        return parse(f"a{start}{options}</select>b").text
+
+    short, long = (text(number, "<select>") for number in (900, 1_100))
+    assert short == "a" + "".join(f"\n{n}" for n in range(900)) + " b"
+    assert long == "a" + "".join(f"\n{n}" for n in range(1_100)) + " b"
+    assert text(1_100, "<span hidden><select>") == "a"
+    assert text(1_100, "<select hidden>") == "a b"
 
 
 @pytest.mark.parametrize("levels", [993, 20_000])

@@ -137,6 +137,15 @@ def test_formats_that_are_never_closed_are_opened_no_more():
     assert bounded == "<p><span id=1 class='x'>x" * 1_000
 
 
+def test_lists_of_very_many_options_lose_their_tags():
+    options = "<option value=1>x</option>" * 2_000
+    bounded = bound_nesting(f"a<select id=1 hidden>{options}</select>b")
+    assert "select" not in bounded
+    assert "<span id=1 hidden><option value=1>x" in bounded
+    usual = "<select>" + "<option>x" * 900 + "</select>"
+    assert bound_nesting(usual * 3) == usual * 3
+
+
 def test_elements_have_no_more_than_so_many_attributes():
     source = "<p " + " ".join(f"a{number}='>'" for number in range(20_000)) + ">x"
     bounded = bound_nesting(source)
