@@ -12,7 +12,7 @@ from hsa_pyg.converters.charset import decode_html
 from hsa_pyg.converters.markup import bound_nesting, close_empty_elements
 
 if TYPE_CHECKING:
-    from selectolax.lexbor import LexborHTMLParser
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 _REFRESH = re.compile(
     r"\s*[\d.]+\s*[;,]?\s*(?:url\s*=\s*)?(?:'([^']*)|\"([^\"]*)|(.*))",
@@ -70,7 +70,9 @@ def head_of(parser: LexborHTMLParser, dropped: Counter[str]) -> ParsedPage:
         dropped: What was left out of it so far.
     """
     title = parser.css_first("head title")
-    base = parser.css_first("base[href]")
+    # Selectors match attributes of drawings by their local name: xlink:href is href.
+    bases = [base.attributes for base in parser.css("base[href]")]
+    base = next((base["href"] or "" for base in bases if "href" in base), "")
     refresh = parser.css_first('meta[http-equiv="refresh" i][content]')
     links = parser.css("a[href],area[href]")
     found = None
@@ -81,10 +83,16 @@ def head_of(parser: LexborHTMLParser, dropped: Counter[str]) -> ParsedPage:
         "",
         dropped,
         "" if title is None else " ".join(title.text().split()),
-        links=[(link.attributes["href"] or "").strip() for link in links],
-        base="" if base is None else (base.attributes["href"] or "").strip(),
+        links=[_href(link).strip() for link in links],
+        base=base.strip(),
         refresh="" if found is None else (found[found.lastindex or 0]).strip(),
     )
+
+
+def _href(link: LexborNode) -> str:
+    # Drawings of before 2018 say xlink:href, which browsers still follow.
+    attributes = link.attributes
+    return attributes.get("href") or attributes.get("xlink:href") or ""
 
 
 def parse_tree(source: str) -> LexborHTMLParser:

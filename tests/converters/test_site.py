@@ -132,6 +132,26 @@ def test_a_base_moves_the_links(tmp_path):
     assert site.dropped["links on other hosts"] == 1
 
 
+def test_a_start_may_send_its_readers_on(tmp_path):
+    folder = write(
+        tmp_path,
+        {
+            "index.html": '<meta http-equiv="refresh" content="0; url=en/a.html">',
+            "en/a.html": '<a href="b.html">1</a>',
+            "en/b.html": "<p>b",
+        },
+    )
+    site = scan_site(folder, "index.html")
+    assert site.paths == ["index.html", "en/a.html", "en/b.html"]
+    assert links_of(site) == {("en/a.html", "en/b.html"): 1}
+
+
+def test_links_in_drawings_are_links(tmp_path):
+    svg = '<svg><a xlink:href="b.html"><text>b</text></a></svg>'
+    folder = write(tmp_path, {"a.html": f"<p>See {svg}", "b.html": "<p>b"})
+    assert links_of(scan_site(folder)) == {("a.html", "b.html"): 1}
+
+
 def test_from_a_start_the_nearest_pages_come_first(tmp_path):
     folder = write(
         tmp_path,
