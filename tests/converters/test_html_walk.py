@@ -60,6 +60,10 @@ def finder(folder=None):
         ("<p style='display:block'>yes", [p("yes")]),
         ("<p style='display:none;display:block'>yes", [p("yes")]),
         ("<pre>  one\n\n   two <b>x</b>\n</pre>", [p("one", "two x", role="code")]),
+        (
+            "<pre>a  b</pre>c  d<textarea>e  f</textarea>  g  h",
+            [p("a  b", role="code"), p("c d e  f g h")],
+        ),
         ("a <button>b</button><button>c</button>", [p("a b c")]),
         ("<select><option>a<option>b</select>", [p("a\nb")]),
         (
