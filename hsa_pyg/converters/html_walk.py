@@ -19,7 +19,12 @@ from hsa_pyg.converters.elements import (
 )
 from hsa_pyg.converters.flow import FlowBuilder
 from hsa_pyg.converters.inline_svg import InlineDrawing
-from hsa_pyg.converters.resources import PictureResolver, ResourceError, with_base
+from hsa_pyg.converters.resources import (
+    PictureResolver,
+    ResourceError,
+    embeds_drawing,
+    with_base,
+)
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -36,7 +41,7 @@ _NO_TEXT = {
     "radio",
     "range",
 }
-# Each drawing takes a process of its own to render.
+# Each drawing in a page takes a process of its own to render.
 _MOST_DRAWINGS = 500
 _UNUSED = 0
 
@@ -67,7 +72,7 @@ class HtmlWalk:
         self._hidden = hidden
         # Elements around the present one whose white space is shown as it is.
         self._preserved = 0
-        self._drawings = 0
+        self._drawings: set[str] = set()
 
     def walk(self, top: LexborNode) -> None:
         """Walk over an element and all in it, without recursion."""
@@ -197,10 +202,11 @@ class HtmlWalk:
     def _drawn(self, address: str) -> Picture | None:
         if self._resolve is None or not address:
             return None
-        self._drawings += 1
-        if self._drawings > _MOST_DRAWINGS:
-            self._dropped[f"drawings beyond {_MOST_DRAWINGS} in a page"] += 1
-            return None
+        if address not in self._drawings:
+            if len(self._drawings) == _MOST_DRAWINGS:
+                self._dropped[f"drawings beyond {_MOST_DRAWINGS} in a page"] += 1
+                return None
+            self._drawings.add(address)
         return self._resolve(address, self._dropped)
 
     def _picture(self, src: str) -> Picture | None:
@@ -212,4 +218,6 @@ class HtmlWalk:
             except ResourceError as error:
                 self._dropped[f"pictures {error.reason}"] += 1
                 return None
+        elif embeds_drawing(src):
+            return self._drawn(src)
         return self._resolve(src, self._dropped)

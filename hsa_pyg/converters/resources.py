@@ -15,6 +15,7 @@ from urllib.parse import unquote, unquote_to_bytes, urljoin
 
 from hsa_pyg.converters.blocks import Picture
 from hsa_pyg.converters.images import BadImageError, Patches, PictureReader
+from hsa_pyg.converters.svg import looks_like_svg
 
 INDEX_PAGES = ("index.html", "index.htm")
 """What a reference to a folder stands for."""
@@ -321,6 +322,19 @@ class _PictureCache:
 
 def _num_bytes(patches: Patches) -> int:
     return patches.x.numel() * patches.x.element_size()
+
+
+def embeds_drawing(src: str) -> bool:
+    """Whether a ``data:`` reference holds a drawing (SVG).
+
+    Example:
+        >>> embeds_drawing("data:,%3Csvg/%3E"), embeds_drawing("data:,x")
+        (True, False)
+    """
+    try:
+        return looks_like_svg(_data(src.lstrip()))
+    except ResourceError:
+        return False
 
 
 def _data(src: str) -> bytes:

@@ -65,9 +65,15 @@ def test_nothing_is_drawn_of_symbols_alone():
 
 def test_a_page_has_no_more_than_so_many_drawings(monkeypatch):
     monkeypatch.setattr(html_walk, "_MOST_DRAWINGS", 2)
-    svg = "<svg width=8 height=8><rect width=4 height=4 /><title>x</title></svg>"
     find = PictureFinder(PictureReader(patch=8), None)
-    page = parse_html(svg * 3, split_lines, resolve=find)
-    figures = [block.picture is not None for block in page.block.children]
-    assert figures == [True, True, False]
-    assert dict(page.dropped) == {"drawings beyond 2 in a page": 1}
+    svg = "<svg width={} height=8><rect width=4 height=4 /><title>x</title></svg>"
+    inline = [svg.format(number) for number in range(3)]
+    xml = "<svg xmlns='http://www.w3.org/2000/svg' width='{}' height='8'/>"
+    data = [f'<img src="data:,{xml.format(number)}" alt=x>' for number in range(3)]
+    for drawings in (inline, data):
+        # One that is shown again is drawn once.
+        source = drawings[1] + "".join(drawings[1:]) + drawings[0] + drawings[2]
+        page = parse_html(source, split_lines, resolve=find)
+        figures = [block.picture is not None for block in page.block.children]
+        assert figures == [True, True, True, False, True]
+        assert dict(page.dropped) == {"drawings beyond 2 in a page": 1}
