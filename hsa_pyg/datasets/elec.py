@@ -12,6 +12,7 @@ from hsa_pyg.datasets.raw_files import (
     check_same_files,
     copy_whole,
     fetch,
+    part_of,
     reading_tar,
 )
 from hsa_pyg.datasets.text_dataset import LabelledText, TextDataset
@@ -177,7 +178,7 @@ class Elec(TextDataset):
                 f"archive of {URL}."
             )
         for name, lines in found.items():
-            part = Path(self.raw_dir) / f"{name}.part"
+            part = part_of(Path(self.raw_dir) / name)
             part.write_bytes(lines)
             os.replace(part, Path(self.raw_dir) / name)
 

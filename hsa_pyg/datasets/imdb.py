@@ -19,6 +19,7 @@ from hsa_pyg.datasets.raw_files import (
     check_same,
     copy_whole,
     fetch,
+    part_of,
     reading_tar,
 )
 from hsa_pyg.datasets.splits import hash_split
@@ -254,7 +255,7 @@ def _text(content: bytes, name: str) -> str:
 def _pack(source: Path, target: Path) -> None:
     """Write the reviews of a folder into one archive, unpacked."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
+    part = part_of(target)
     with tarfile.open(part, "w", format=tarfile.USTAR_FORMAT) as archive:
         for name, content in _members(source):
             member = tarfile.TarInfo(f"aclImdb/{name}")

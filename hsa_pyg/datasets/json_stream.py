@@ -59,16 +59,27 @@ def _element(
             reason = error.msg
         except RecursionError:
             raise _broken(path, number, "it is nested too deep") from None
-        chunk = file.read(max(_CHUNK, len(rest))) if len(rest) < _LONGEST else ""
+        wanted = max(_CHUNK, len(rest))
+        chunk = _read(file, wanted, path) if len(rest) < _LONGEST else ""
         if not chunk:
             raise _broken(path, number, reason)
         rest += chunk
 
 
+def _read(file: Any, size: int, path: Path) -> str:
+    try:
+        return file.read(size)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path.as_posix()!r} is not in UTF-8, or broken ({error.reason}). Fetch "
+            "it again."
+        ) from error
+
+
 def _more(file: Any, rest: str, path: Path) -> str:
     """Read on until something that is no white space comes."""
     while not rest:
-        chunk = file.read(_CHUNK)
+        chunk = _read(file, _CHUNK, path)
         if not chunk:
             raise ValueError(
                 f"{path.as_posix()!r} ends before its JSON array does: it is a part of "

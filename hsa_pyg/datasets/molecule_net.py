@@ -13,17 +13,19 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch_geometric.data import InMemoryDataset, download_url
+from torch_geometric.data import download_url
 from torch_geometric.datasets import MoleculeNet
 from tqdm import tqdm
 
 from hsa_pyg.converters import from_smiles
+from hsa_pyg.datasets.raw_files import BROKEN
+from hsa_pyg.datasets.stored_whole import StoredWhole, write_whole
 
 # The warning names so many refused molecules; all are in the file beside the data.
 _NAMED = 3
 
 
-class MoleculeNetTrees(InMemoryDataset):
+class MoleculeNetTrees(StoredWhole):
     r"""MoleculeNet, each molecule a signal molecule > group > atom.
 
     From Z. Wu et al., "MoleculeNet: A Benchmark for Molecular Machine Learning",
@@ -147,7 +149,7 @@ class MoleculeNetTrees(InMemoryDataset):
                 stacklevel=2,
             )
         # The signals last: they are what a later run looks for.
-        Path(self.processed_paths[1]).write_text(json.dumps(refused, indent=1))
+        write_whole(self.processed_paths[1], json.dumps(refused, indent=1))
         self.save(signals, self.processed_paths[0])
 
     @cached_property
@@ -158,14 +160,17 @@ class MoleculeNetTrees(InMemoryDataset):
     def _rows(self, path: Path) -> Iterator[tuple[int, str, Tensor]]:
         """Number (from 1, the header aside), SMILES and labels of each row."""
         _, _, _, smiles_at, labels_at = MoleculeNet.names[self.name]
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", encoding="utf-8", newline="") as file:
-            table = csv.reader(file)
-            next(table, None)
-            for number, row in enumerate(table, 1):
-                if not row:
-                    continue
+        width = 0
+        for number, row in enumerate(_table(path)):
+            width = width or len(row)
+            if number > 0 and row:
                 where = f"row {number} of {path.as_posix()!r}"
+                if len(row) != width:
+                    # A row that was cut off would lend a column for another.
+                    raise ValueError(
+                        f"{where} has {len(row)} columns, but the header {width}: "
+                        "fetch the file again."
+                    )
                 try:
                     smiles, labels = row[smiles_at].strip(), row[labels_at]
                     labels = labels if isinstance(labels, list) else [labels]
@@ -178,3 +183,16 @@ class MoleculeNetTrees(InMemoryDataset):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({MoleculeNet.names[self.name][0]}, {len(self)})"
+
+
+def _table(path: Path) -> Iterator[list[str]]:
+    """The rows of a table, the header among them."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8", newline="") as file:
+            yield from csv.reader(file)
+    except (*BROKEN, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(
+            f"{path.as_posix()!r} is no table, or a part of one ({error}): fetch it "
+            "again."
+        ) from error

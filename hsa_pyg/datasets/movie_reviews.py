@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hsa_pyg.converters.formats import decode
-from hsa_pyg.datasets.raw_files import check_same, copy_whole
+from hsa_pyg.datasets.raw_files import check_same, copy_whole, reading_zip
 from hsa_pyg.datasets.shipped import shipped_file
 from hsa_pyg.datasets.splits import TRAIN_VAL_TEST, hash_split
 from hsa_pyg.datasets.text_dataset import LabelledText, TextDataset
@@ -108,7 +108,7 @@ class MovieReviews(TextDataset):
         return torch.tensor([int(name[len("cv")]) for name in names], dtype=torch.long)
 
     def _read_text(self, name: str) -> str:
-        with zipfile.ZipFile(self.raw_paths[0]) as archive:
+        with reading_zip(Path(self.raw_paths[0])) as archive:
             return _read_member(archive, name)
 
 
@@ -132,14 +132,8 @@ def split_names(names: list[str]) -> dict[str, set[str]]:
 
 def _review_names(raw_zip: Path) -> list[str]:
     """Names below the archive's only folder, negative first, each class sorted."""
-    try:
-        with zipfile.ZipFile(raw_zip) as archive:
-            members = {PurePosixPath(name) for name in archive.namelist()}
-    except zipfile.BadZipFile as error:
-        raise ValueError(
-            f"{raw_zip.as_posix()!r} is no zip archive, or a part of one ({error}): "
-            "fetch it again."
-        ) from error
+    with reading_zip(raw_zip) as archive:
+        members = {PurePosixPath(name) for name in archive.namelist()}
     names = sorted(
         f"{member.parent.name}/{member.name}"
         for member in members
@@ -157,7 +151,7 @@ def _review_names(raw_zip: Path) -> list[str]:
 
 
 def _read_reviews(raw_zip: Path) -> dict[str, str]:
-    with zipfile.ZipFile(raw_zip) as archive:
+    with reading_zip(raw_zip) as archive:
         return {name: _read_member(archive, name) for name in _review_names(raw_zip)}
 
 

@@ -220,8 +220,6 @@ class N24News(WordDataset, SignalsOnDisk):
 
     def process(self) -> None:
         """Convert the articles one by one."""
-        # What an interrupted run left would be appended to.
-        self._remove()
         report: Counter[str] = Counter()
         self.classes = tuple(
             sorted({_section(row.fields) for row in self._rows()} - {""})
@@ -251,10 +249,7 @@ class N24News(WordDataset, SignalsOnDisk):
         self.close()
         self._keep(tokenizer, report)
         kept = {"classes": self.classes, "sources": self._sources}
-        # Last of all: a later run looks for it.
-        part = Path(f"{self.processed_paths[3]}.part")
-        part.write_text(json.dumps(kept), encoding="utf-8")
-        os.replace(part, self.processed_paths[3])
+        Path(self.processed_paths[3]).write_text(json.dumps(kept), encoding="utf-8")
 
     def _convert(
         self,

@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, InMemoryDataset, download_url, extract_zip
+from torch_geometric.data import Data, download_url, extract_zip
 
 from hsa_pyg.converters import ToHierarchy
+from hsa_pyg.datasets.stored_whole import StoredWhole
 
 _SPLITS = ("train", "valid", "test")
 _MISSING = 'Data sets of OGB need ogb: pip install "hsa-pyg[ogb]".'
 
 
-class _OGBDataset(InMemoryDataset):
+class _OGBDataset(StoredWhole):
     """What graph and node data sets of OGB have in common."""
 
     _kind: str
@@ -121,6 +122,11 @@ class _OGBDataset(InMemoryDataset):
         graphs = self._labelled(self._read_graphs())
         if self.pre_filter is not None:
             graphs = [graph for graph in graphs if self.pre_filter(graph)]
+        if not graphs:
+            raise ValueError(
+                f"{self.name!r} has no graph to store: {self.raw_dir!r} has none, or "
+                "pre_filter refused all."
+            )
         if self.pre_transform is not None:
             graphs = [self.pre_transform(graph) for graph in graphs]
         self.save(graphs, self.processed_paths[0])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from hsa_pyg.converters.formats import decode
+from hsa_pyg.datasets.raw_files import reading_zip
 
 _LARGEST_PLAY = 64 * 2**20
 _ABOUT_THE_PLAY = {"TITLE", "FM", "PERSONAE", "SCNDESCR", "PLAYSUBT"}
@@ -61,23 +61,17 @@ def read_plays(raw_zip: Path, report: Counter[str] | None = None) -> list[Speech
     """
     report = Counter() if report is None else report
     speeches: list[Speech] = []
-    try:
-        with zipfile.ZipFile(raw_zip) as archive:
-            members = [info for info in archive.infolist() if _is_play(info)]
-            for info in sorted(members, key=lambda info: info.filename):
-                if info.file_size > _LARGEST_PLAY:
-                    raise ValueError(
-                        f"{info.filename!r} in {raw_zip.as_posix()!r} has "
-                        f"{info.file_size} bytes, which is no play."
-                    )
-                name = PurePosixPath(info.filename).stem
-                content = archive.read(info)
-                speeches += parse_play(content, name, info.filename, report)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise ValueError(
-            f"{raw_zip.as_posix()!r} is no zip archive, or a part of one ({error}): "
-            "fetch it again."
-        ) from error
+    with reading_zip(raw_zip) as archive:
+        members = [info for info in archive.infolist() if _is_play(info)]
+        for info in sorted(members, key=lambda info: info.filename):
+            if info.file_size > _LARGEST_PLAY:
+                raise ValueError(
+                    f"{info.filename!r} in {raw_zip.as_posix()!r} has "
+                    f"{info.file_size} bytes, which is no play."
+                )
+            name = PurePosixPath(info.filename).stem
+            content = archive.read(info)
+            speeches += parse_play(content, name, info.filename, report)
     if not speeches:
         raise ValueError(
             f"{raw_zip.as_posix()!r} is not the archive of the plays: it has no speech "

@@ -9,6 +9,7 @@ import lzma
 import os
 import shutil
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,19 +21,28 @@ from torch_geometric.data import download_url
 TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2")
 """Names of archives that :func:`reading_tar` reads end like this."""
 
-_BROKEN = (
+BROKEN = (
     tarfile.TarError,
     EOFError,
     lzma.LZMAError,
     zlib.error,
     gzip.BadGzipFile,
 )
+"""What is raised where an archive or a packed file is broken or a part of one."""
+
+
+def part_of(path: Path) -> Path:
+    """Where to write a file before it is moved to its place.
+
+    Each process has its own place, since several may process one data set at once.
+    """
+    return path.with_name(f"{path.name}.{os.getpid()}.part")
 
 
 def copy_whole(source: Path, target: Path) -> None:
     """Copy a file so that ``target`` is never there in part."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
+    part = part_of(target)
     shutil.copyfile(source, part)
     os.replace(part, target)
 
@@ -75,7 +85,7 @@ def fetch(
         FileNotFoundError: If it cannot be downloaded; says what to do.
     """
     name = url.rpartition("/")[2]
-    part = folder / f"{name}.part"
+    part = part_of(folder / name)
     part.unlink(missing_ok=True)
     try:
         download_url(url, os.fspath(folder), log=log, filename=part.name)
@@ -102,9 +112,27 @@ def reading_tar(path: Path) -> Iterator[tarfile.TarFile]:
     try:
         with _unpacked(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
             yield archive
-    except _BROKEN as error:
+    except BROKEN as error:
         raise ValueError(
             f"{path.as_posix()!r} is no tar archive, or a part of one ({error}): "
+            "fetch it again."
+        ) from error
+
+
+@contextmanager
+def reading_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive, whose members may be broken too.
+
+    Raises:
+        ValueError: If it is no archive, a part of one or broken.
+        FileNotFoundError: If there is no such file.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"{path.as_posix()!r} is no zip archive, or a part of one ({error}): "
             "fetch it again."
         ) from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -12,7 +11,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
-from torch_geometric.data import InMemoryDataset
 from tqdm import tqdm
 
 from hsa_pyg.datasets.play_trees import PlayConverter
@@ -20,12 +18,13 @@ from hsa_pyg.datasets.plays import Speech, read_plays
 from hsa_pyg.datasets.raw_files import check_same, copy_whole
 from hsa_pyg.datasets.shipped import shipped_file
 from hsa_pyg.datasets.splits import TRAIN_VAL_TEST, hash_split
+from hsa_pyg.datasets.stored_whole import StoredWhole, write_whole
 from hsa_pyg.datasets.word_dataset import WordDataset, check_split, describe
 
 ZIP_NAME = "shakespeare.zip"
 
 
-class Shakespeare(WordDataset, InMemoryDataset):
+class Shakespeare(WordDataset, StoredWhole):
     r"""Eight plays as trees play > act > scene > speech > line > token: who speaks?
 
     Antony and Cleopatra, Hamlet, Julius Caesar, Macbeth, The Merchant of Venice, A
@@ -188,10 +187,8 @@ class Shakespeare(WordDataset, InMemoryDataset):
             raise ValueError(f"{self._described()} has no sample ({describe(report)}).")
         # The signals last: they are what a later run looks for.
         self._keep(tokenizer, report)
-        Path(self.processed_paths[3]).write_text(json.dumps(classes), "utf-8")
+        write_whole(self.processed_paths[3], json.dumps(classes))
         self.save(signals, self.processed_paths[0])
-        if report and self.log:
-            print(f"Left out: {describe(report)}.", file=sys.stderr)
 
     def _samples(
         self,

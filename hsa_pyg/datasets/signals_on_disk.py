@@ -41,6 +41,7 @@ class SignalsOnDisk(OnDiskDataset):
         log: bool = True,
     ) -> None:
         self._owner = os.getpid()
+        self._ending = ""
         if force_reload:
             self.root = os.fspath(root)
             self._remove()
@@ -57,6 +58,30 @@ class SignalsOnDisk(OnDiskDataset):
         for path in self.processed_paths:
             if os.path.exists(path):
                 os.remove(path)
+
+    @property
+    def processed_paths(self) -> list[str]:
+        """Paths of the processed files; while they are made, of their parts."""
+        return [path + self._ending for path in super().processed_paths]
+
+    def _process(self) -> None:
+        # What exists is taken for whole, so it gets its name when it is: a run may be
+        # killed, and several processes may start at once.
+        if all(map(os.path.exists, self.processed_paths)):
+            super()._process()
+            return
+        places = self.processed_paths
+        self._ending = f".{os.getpid()}.part"
+        self._remove()
+        try:
+            super()._process()
+            self.close()
+            for part, place in zip(self.processed_paths, places, strict=True):
+                os.replace(part, place)
+        finally:
+            self.close()
+            self._remove()
+            self._ending = ""
 
     @property
     def db(self) -> Database:

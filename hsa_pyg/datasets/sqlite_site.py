@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import lzma
 import os
 import shutil
 import tarfile
@@ -15,6 +14,7 @@ import torch
 
 from hsa_pyg.converters import PictureReader
 from hsa_pyg.data import NestedSignal
+from hsa_pyg.datasets.raw_files import BROKEN, part_of
 from hsa_pyg.datasets.shipped import shipped_file
 from hsa_pyg.datasets.website_pages import WebsitePages
 
@@ -128,17 +128,23 @@ def _unpacked(archive: Path, raw: Path) -> Path:
     folder = raw / f"site_{digest}"
     if folder.is_dir():
         return folder
-    part = raw / f"site_{digest}.part"
+    part = part_of(folder)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
         with tarfile.open(archive) as files:
             # "data" refuses what would be written outside of the folder.
             files.extractall(part, filter="data")
-    except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
+    except (*BROKEN, OSError) as error:
         raise ValueError(
             f"{archive.as_posix()!r} is no tar archive, or a part of one ({error}): "
             "fetch it again."
         ) from error
-    os.replace(part, folder)
+    try:
+        os.replace(part, folder)
+    except OSError:
+        # Another process may have been faster.
+        if not folder.is_dir():
+            raise
+        shutil.rmtree(part)
     return folder

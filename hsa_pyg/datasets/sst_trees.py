@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from torch_geometric.data import InMemoryDataset
 from tqdm import tqdm
 
 from hsa_pyg.converters.brackets import bracket_words, from_brackets
@@ -23,7 +22,8 @@ from hsa_pyg.converters.formats import decode
 from hsa_pyg.converters.tokenization import PAD_TOKEN, UNKNOWN_TOKEN
 from hsa_pyg.converters.trees import Vocabulary
 from hsa_pyg.data import NestedSignal
-from hsa_pyg.datasets.raw_files import check_same, copy_whole, fetch
+from hsa_pyg.datasets.raw_files import check_same, copy_whole, fetch, part_of
+from hsa_pyg.datasets.stored_whole import StoredWhole, write_whole
 from hsa_pyg.datasets.word_dataset import check_split, describe
 
 FILES = {"train": "train.txt", "val": "dev.txt", "test": "test.txt"}
@@ -35,7 +35,7 @@ _REMEDY = (
 )
 
 
-class SSTTrees(InMemoryDataset):
+class SSTTrees(StoredWhole):
     r"""11,855 sentences of film reviews as parse trees with a sentiment on each phrase.
 
     From R. Socher et al., "Recursive Deep Models for Semantic Compositionality Over a
@@ -154,7 +154,7 @@ class SSTTrees(InMemoryDataset):
             archive = fetch(URL, folder, _REMEDY, _check_archive, self.log)
             with zipfile.ZipFile(archive) as members:
                 for name in FILES.values():
-                    part = folder / f"{name}.part"
+                    part = part_of(folder / name)
                     part.write_bytes(members.read(f"trees/{name}"))
                     os.replace(part, folder / name)
             archive.unlink()
@@ -198,9 +198,9 @@ class SSTTrees(InMemoryDataset):
                 + (f" ({describe(report)})." if report else ".")
             )
         # The signals last: they are what a later run looks for.
-        _, *beside = map(Path, self.processed_paths)
+        _, *beside = self.processed_paths
         for path, kept in zip(beside, (vocabulary, report), strict=True):
-            path.write_text(json.dumps(kept, ensure_ascii=False), "utf-8")
+            write_whole(path, json.dumps(kept, ensure_ascii=False))
         self.save(signals, self.processed_paths[0])
         if report and self.log:
             print(f"Left out: {describe(report)}.", file=sys.stderr)
@@ -276,6 +276,9 @@ def _read(path: Path) -> Iterator[tuple[str, str]]:
                 f"{path.as_posix()!r} is no gzip file, or a part of one ({error}): "
                 "fetch it again."
             ) from error
+    # An empty file is taken for a packed one without content.
+    if not content.strip():
+        raise ValueError(f"{path.as_posix()!r} has no tree: fetch it again.")
     name = path.name.removesuffix(".gz")
     # By line feeds alone: words hold characters that str.splitlines takes for ends.
     for number, line in enumerate(decode(content, path.as_posix()).split("\n"), 1):

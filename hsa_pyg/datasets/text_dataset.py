@@ -11,11 +11,11 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.data import InMemoryDataset
 from tqdm import tqdm
 
 from hsa_pyg.converters import DocumentConverter, EmptyDocumentError
 from hsa_pyg.data import NestedSignal
+from hsa_pyg.datasets.stored_whole import StoredWhole
 from hsa_pyg.datasets.word_dataset import WordDataset, check_split, describe
 
 
@@ -50,7 +50,7 @@ class RawTexts(NamedTuple):
     labels: Tensor
 
 
-class TextDataset(WordDataset, InMemoryDataset):
+class TextDataset(WordDataset, StoredWhole):
     r"""Base class of data sets of texts with a label each.
 
     Each text is a signal document > paragraph > sentence > token as

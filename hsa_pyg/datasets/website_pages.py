@@ -95,7 +95,6 @@ class WebsitePages(SignalsOnDisk):
 
     def process(self) -> None:
         """Convert the pages one by one."""
-        self._remove()  # What an interrupted run left would be appended to.
         website = Website(
             self.site, tokenizer=self._tokenizer, progress=self.log, **self._settings
         )
@@ -113,10 +112,7 @@ class WebsitePages(SignalsOnDisk):
             "link_counts": website.link_counts,
             "dropped": dict(dropped),
         }
-        # Last of all: a later run looks for it.
-        part = f"{self.processed_paths[1]}.part"
-        torch.save(kept, part)
-        os.replace(part, self.processed_paths[1])
+        torch.save(kept, self.processed_paths[1])
 
     def page_graph(self) -> Data:
         """The graph of the pages: ``edge_index`` and, as ``edge_weight``, the counts.

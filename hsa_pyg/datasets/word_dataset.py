@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hsa_pyg.converters import train_word_tokenizer
+from hsa_pyg.datasets.stored_whole import write_whole
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -58,10 +59,10 @@ class WordDataset:
 
     def _keep(self, tokenizer: Tokenizer, report: Counter[str]) -> None:
         """Store both and tell the report; call it before the signals are stored."""
-        tokenizer.save(self.processed_paths[1])
+        write_whole(self.processed_paths[1], tokenizer.to_str(pretty=True))
         self.__dict__.pop("tokenizer", None)
         kept = json.dumps(dict(sorted((+report).items())), indent=2)
-        Path(self.processed_paths[2]).write_text(kept, encoding="utf-8")
+        write_whole(self.processed_paths[2], kept)
         if self.log and +report:
             print(f"Left out: {describe(+report)}.", file=sys.stderr)
 

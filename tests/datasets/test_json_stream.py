@@ -48,6 +48,14 @@ def test_broken_files_are_named(content, message, tmp_path):
         list(iterate_array(path))
 
 
+@pytest.mark.parametrize("content", [b'["\xff"]', b'["a", \xdd]', b"\xff\xfe[\0"])
+def test_what_is_not_utf_8_is_named(content, tmp_path):
+    path = tmp_path / "array.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"array.json' is not in UTF-8"):
+        list(iterate_array(path))
+
+
 def test_what_never_ends_is_not_read_to_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(json_stream, "_CHUNK", 10)
     monkeypatch.setattr(json_stream, "_LONGEST", 100)

@@ -147,6 +147,31 @@ def test_rows_of_another_form_are_named(tmp_path):
         MoleculeNetTrees(tmp_path, "qm10")
 
 
+@pytest.mark.parametrize("kept", [0.5, 0.99])
+def test_a_part_of_a_packed_table_is_named(tmp_path, kept):
+    lines = ["smiles,activity,HIV_active", *["CCO,CI,0"] * 500]
+    folder = tmp_path / "hiv" / "raw"
+    folder.mkdir(parents=True)
+    content = gzip.compress("\n".join(lines).encode())
+    (folder / "HIV.csv.gz").write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(ValueError, match=r"HIV.csv.gz' is no table, or a part of one"):
+        MoleculeNetTrees(tmp_path, "hiv", log=False)
+
+
+def test_what_is_no_text_is_named(tmp_path):
+    write(tmp_path, "esol", ["logS,smiles"])
+    (path,) = (tmp_path / "esol" / "raw").iterdir()
+    path.write_bytes(b"logS,smiles\n1.5,\xffCO\n")
+    with pytest.raises(ValueError, match=r"csv' is no table, or a part of one"):
+        MoleculeNetTrees(tmp_path, "esol", log=False)
+
+
+def test_a_row_that_is_cut_off_lends_no_column(tmp_path):
+    lines = ["a,logS,smiles", "1,1.5,CCO", "2.5,CC"]
+    with pytest.raises(ValueError, match=r"row 2 of .* has 2 columns, but the "):
+        MoleculeNetTrees(write(tmp_path, "esol", lines), "esol", log=False)
+
+
 def test_filters_and_transforms_are_called(tmp_path):
     lines = ["logS,smiles", "1,CCO", "2,C", "3,CCCC"]
     write(tmp_path, "esol", lines)

@@ -263,6 +263,18 @@ def test_a_broken_archive_is_named_and_does_not_stay_behind(kept, small_zip, tmp
     ]
 
 
+def test_a_broken_review_in_an_archive_is_named(small_zip, tmp_path):
+    reviews = MovieReviews(tmp_path / "root", "val", raw_zip=small_zip, log=False)
+    path = tmp_path / "root/raw/movie_reviews.zip"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"a bad film", b"a mad film"))
+    with pytest.raises(ValueError, match=r"is no zip archive, or a part.*CRC"):
+        reviews.raw_texts()
+    path.write_bytes(content[:-30])
+    with pytest.raises(ValueError, match="is no zip archive, or a part of one"):
+        MovieReviews(tmp_path / "root", "val", log=False, force_reload=True)
+
+
 def test_only_the_reviews_of_an_archive_are_read(small_zip, tmp_path):
     with zipfile.ZipFile(small_zip, "a") as archive:
         for name in (

@@ -80,6 +80,11 @@ def graphs(folder, **settings):
     return OGBGraphs("tiny", meta_dict=meta, log=False, **settings)
 
 
+def test_filters_that_leave_nothing_are_told(graphs_folder):
+    with pytest.raises(ValueError, match=r"'tiny' has no graph to store.*pre_filter"):
+        graphs(graphs_folder, pre_filter=lambda graph: False)
+
+
 def test_graphs_become_signals(graphs_folder, capfd):
     # Loading must neither warn of unsafe files nor ask for them.
     with warnings.catch_warnings():

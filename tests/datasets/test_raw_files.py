@@ -1,11 +1,19 @@
 import random
 import tarfile
+import zipfile
 from io import BytesIO
 
 import pytest
 
 from hsa_pyg.datasets import raw_files
-from hsa_pyg.datasets.raw_files import check_same, copy_whole, fetch, reading_tar
+from hsa_pyg.datasets.raw_files import (
+    check_same,
+    copy_whole,
+    fetch,
+    part_of,
+    reading_tar,
+    reading_zip,
+)
 
 
 def test_a_copy_is_whole_or_not_there(tmp_path, monkeypatch):
@@ -103,3 +111,27 @@ def read_all(path):
     with reading_tar(path) as archive:
         for member in archive:
             archive.extractfile(member).read()
+
+
+def test_parts_of_zip_archives_are_named(tmp_path):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.txt", random.randbytes(1000).hex())
+    with reading_zip(path) as archive:
+        assert len(archive.read("a.txt")) == 2000
+    content = bytearray(path.read_bytes())
+    content[100:200] = bytes(100)
+    for broken in (b"", content[:500], content):
+        path.write_bytes(broken)
+        with (
+            pytest.raises(ValueError, match=r"a.zip' is no zip archive, or a part"),
+            reading_zip(path) as archive,
+        ):
+            archive.read("a.txt")
+
+
+def test_each_process_writes_its_own_part(tmp_path, monkeypatch):
+    first = part_of(tmp_path / "a.tar")
+    monkeypatch.setattr(raw_files.os, "getpid", lambda: -1)
+    assert part_of(tmp_path / "a.tar") != first
+    assert first.parent == tmp_path

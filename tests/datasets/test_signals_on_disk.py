@@ -73,6 +73,49 @@ def test_processing_again_replaces_what_was_there(tmp_path):
     assert len(Pixels(tmp_path, log=False, force_reload=True)) == 10
 
 
+class Interrupted(Pixels):
+    """Is stopped after some signals, once."""
+
+    stopped = False
+
+    def process(self):
+        if not self.stopped:
+            type(self).stopped = True
+            self.append(source()[0])
+            raise KeyboardInterrupt
+        super().process()
+
+
+def test_what_was_not_finished_is_made_again(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        Interrupted(tmp_path, log=False)
+    assert list((tmp_path / "processed").glob("signals*")) == []
+    assert len(Interrupted(tmp_path, log=False)) == 10
+
+
+class Overtaken(Pixels):
+    """Another data set makes the same files meanwhile."""
+
+    overtaken = False
+
+    def process(self):
+        if not self.overtaken:
+            type(self).overtaken = True
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("os.getpid", lambda: -1)
+                assert len(Overtaken(self.root, log=False)) == 10
+        super().process()
+
+
+def test_two_may_be_made_at_once(tmp_path):
+    stored = Overtaken(tmp_path, log=False)
+    assert len(stored) == 10
+    assert stored[9].validate()
+    assert [path.name for path in (tmp_path / "processed").glob("signals*")] == [
+        "signals.db"
+    ]
+
+
 def test_a_file_that_is_no_database_is_named(tmp_path):
     Pixels(tmp_path, log=False)
     (tmp_path / "processed/signals.db").write_bytes(b"nothing of this kind" * 99)

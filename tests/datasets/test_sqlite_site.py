@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hsa_pyg.datasets import SqliteSite
-from hsa_pyg.datasets.sqlite_site import page_class
+from hsa_pyg.datasets.sqlite_site import _unpacked, page_class
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +54,20 @@ def test_an_archive_writes_nothing_outside_of_its_folder(tmp_path):
     with pytest.raises(ValueError, match=r"evil.tar' is no tar archive"):
         SqliteSite(tmp_path / "root", raw_archive=tmp_path / "evil.tar", log=False)
     assert not list(tmp_path.rglob("escaped.html"))
+
+
+def test_another_process_may_have_unpacked_it_meanwhile(tmp_path, monkeypatch):
+    page = tmp_path / "a.html"
+    page.write_text("<p>One.")
+    with tarfile.open(tmp_path / "site.tar", "w") as files:
+        files.add(page, "a.html")
+    first = _unpacked(tmp_path / "site.tar", tmp_path / "raw")
+    monkeypatch.setattr("pathlib.Path.is_dir", late(first))
+    assert _unpacked(tmp_path / "site.tar", tmp_path / "raw") == first
+    assert [path.name for path in (tmp_path / "raw").iterdir()] == [first.name]
+
+
+def late(folder):
+    """Says once that a folder is not there."""
+    answers = iter([False])
+    return lambda path: next(answers, True) if path == folder else path.exists()

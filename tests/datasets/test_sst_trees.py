@@ -196,7 +196,7 @@ def test_broken_files_are_named_with_their_line(raw, tmp_path):
     with pytest.raises(ValueError, match=r"train.txt' is not utf-8"):
         SSTTrees(tmp_path / "d", raw_folder=raw, log=False)
     (raw / "dev.txt.gz").write_bytes(b"\x1f\x8bnothing")
-    (raw / "train.txt").write_text("")
+    (raw / "train.txt").write_text("(1 a)")
     with pytest.raises(ValueError, match=r"dev.txt.gz' is no gzip file"):
         SSTTrees(tmp_path / "e", raw_folder=raw, log=False)
     (raw / "dev.txt.gz").unlink()
@@ -204,8 +204,16 @@ def test_broken_files_are_named_with_their_line(raw, tmp_path):
         SSTTrees(tmp_path / "f", raw_folder=raw, log=False)
     for name in ("train", "dev", "test"):
         (raw / f"{name}.txt").write_text("\n")
-    with pytest.raises(ValueError, match="have no tree to keep"):
+    with pytest.raises(ValueError, match=r"train.txt' has no tree"):
         SSTTrees(tmp_path / "g", raw_folder=raw, log=False)
+
+
+def test_an_empty_file_is_no_packed_one(raw, tmp_path):
+    (raw / "dev.txt.gz").unlink(missing_ok=True)
+    (raw / "dev.txt").unlink(missing_ok=True)
+    (raw / "dev.txt.gz").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"dev.txt.gz' has no tree"):
+        SSTTrees(tmp_path / "root", raw_folder=raw, log=False)
 
 
 def test_another_treebank_under_one_root_is_refused(raw, tmp_path):
