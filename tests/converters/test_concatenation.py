@@ -141,6 +141,17 @@ def test_compositions_compose():
     assert mixed["item"].pos.tolist() == [[1], [2]]
 
 
+def test_the_root_need_not_be_the_first_of_its_type():
+    news = [concat([text(), text()]) for _ in range(2)]
+    inner = concat(news)
+    assert inner["item", CHILD_OF, "item"].edge_index.tolist() == [[0, 1], [2, 2]]
+    outer = concat([inner, inner])
+    outer.validate()
+    parents = outer["item", CHILD_OF, "item"].edge_index
+    assert parents.tolist() == [[0, 1, 3, 4, 2, 5], [2, 2, 5, 5, 6, 6]]
+    assert outer.hierarchy.num_roots == 1
+
+
 def test_trees_of_the_other_converters_compose():
     item = concat(
         {

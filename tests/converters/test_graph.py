@@ -297,6 +297,9 @@ def test_weights_that_make_no_sense_are_named():
     data.edge_weight[5] = -1
     with pytest.raises(ValueError, match=r"edge 5 has the weight -1.0 .* weight=None"):
         from_graph(data)
+    data.edge_weight[3] = float("inf")
+    with pytest.raises(ValueError, match="edge 3 has the weight inf"):
+        from_graph(data)
     data.edge_weight[3] = float("nan")
     with pytest.raises(ValueError, match="edge 3 has the weight nan"):
         from_graph(data)

@@ -109,6 +109,18 @@ def test_a_tokenizer_of_transformers_is_taken_by_its_backend(tokenizer):
     assert encoded.spans == [(0, 3), (4, 8)]
 
 
+def test_a_real_tokenizer_of_transformers(tokenizer):
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is not installed"
+    )
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]"
+    )
+    encoded = as_text_encoder(fast)(["the film", ""])
+    assert encoded == as_text_encoder(tokenizer)(["the film", ""])
+    assert encoded[0].spans == [(0, 3), (4, 8)]
+
+
 def test_what_gives_no_offsets_is_an_error():
     class SlowTokenizer:
         is_fast = False
