@@ -154,6 +154,7 @@ class _Scanner:
         # By the file itself, which may have several names.
         self.pages: dict[Path, _Page] = {}
         self.dropped: Counter[str] = Counter()
+        self._found: dict[tuple[Path, str], Path | str] = {}
 
     def read_all(self, max_pages: int | None, progress: bool) -> None:
         """Read the pages in the order of their paths."""
@@ -235,11 +236,27 @@ class _Scanner:
     def _located(self, links: list[str], base: str, folder: Path) -> Iterator[Path]:
         """Yield the files that links lead to; count the others by what they are."""
         for link in links:
+            found = self._locate(link, base, folder)
+            if isinstance(found, Path):
+                yield found
+            else:
+                self.dropped[found] += 1
+
+    def _locate(self, link: str, base: str, folder: Path) -> Path | str:
+        """Return the file that a link leads to, or why it leads to none."""
+        try:
+            url = with_base(link, base).partition("#")[0]
+        except ResourceError as error:
+            return f"links {error.reason}"
+        # Pages have most of their links in common, and looking at files takes time.
+        if (folder, url) not in self._found:
             try:
-                yield locate(with_base(link, base), folder, self.root)
+                self._found[folder, url] = locate(url, folder, self.root)
             except ResourceError as error:
                 within = error.reason == "within the same page"
-                self.dropped[WITHIN_PAGE if within else f"links {error.reason}"] += 1
+                reason = WITHIN_PAGE if within else f"links {error.reason}"
+                self._found[folder, url] = reason
+        return self._found[folder, url]
 
 
 Item = TypeVar("Item")
