@@ -1,9 +1,12 @@
 """The code in the documentation runs."""
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+
+from hsa_pyg import converters
 
 DOCS = Path(__file__).parents[1] / "docs"
 GUIDES = ["converters.md"]
@@ -25,3 +28,16 @@ def test_the_code_of_a_guide_runs(guide, tmp_path, monkeypatch, capsys):
     # What a guide says is printed is printed.
     for line in printed[:2]:
         assert f"`{line}`" in text
+
+
+def test_every_converter_has_an_example():
+    """The doctests run with the other tests."""
+    names = [name for name in converters.__all__ if name[0].islower()]
+    names += ["DocumentConverter", "ToHierarchy", "Website", "PictureReader"]
+    silent = [
+        name
+        for name in names
+        if ">>> " not in inspect.getdoc(getattr(converters, name))
+    ]
+    assert silent == []
+    assert len(names) > 20

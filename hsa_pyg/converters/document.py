@@ -261,12 +261,19 @@ def picture_reader(images: bool | PictureReader) -> PictureReader | None:
 
 
 def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
-    """Return a text file's text exactly as the ``span`` of its signal counts it.
+    r"""Return a text file's text exactly as the ``span`` of its signal counts it.
 
     Line endings are kept and a byte order mark is taken off.
 
     Raises:
         ValueError: If the file is not in this encoding, with the byte offset.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "a.txt")
+        >>> _ = path.write_bytes(b"It rained.\r\nWe read.")
+        >>> read_text(path)
+        'It rained.\r\nWe read.'
     """
     return decode(Path(path).read_bytes(), Path(path).as_posix(), encoding)
 

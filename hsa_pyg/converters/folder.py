@@ -67,6 +67,16 @@ def from_documents(
         FileNotFoundError: If a file or the folder does not exist.
         ValueError: If no document is left, a listed file's format is not known, or a
             document is not in ``encoding``.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> for label in ("neg", "pos"):
+        ...     (folder / label).mkdir()
+        ...     _ = (folder / label / "a.txt").write_text(f"A {label} review.")
+        >>> signals = from_documents(folder, labels="folder", progress=False)
+        >>> [int(signal.y) for signal in signals]
+        [0, 1]
     """
     convert = DocumentConverter(
         tokenizer,

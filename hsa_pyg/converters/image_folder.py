@@ -55,6 +55,15 @@ def from_images(
         FileNotFoundError: If a file or the folder does not exist.
         ImportError: If Pillow or, for SVG, resvg-py is missing.
         ValueError: If no image is left, or a setting is out of its range.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> Image.new("RGB", (32, 16), "red").save(folder / "a.png")
+        >>> (signal,) = from_images(folder, progress=False)
+        >>> signal["image"]["size"].tolist(), signal["patch"].num_nodes
+        ([[16, 32]], 2)
     """
     paths = _find(paths_or_folder)
     label_of = labels_of_files(labels, paths)

@@ -108,6 +108,12 @@ def from_molecule(
         ValueError: If a Data has no ``smiles`` or its bonds are not those of that text;
             else as :func:`from_smiles` and :func:`~hsa_pyg.converters.from_graph`.
         ImportError: If rdkit is missing.
+
+    Example:
+        >>> from rdkit import Chem
+        >>> signal = from_molecule(Chem.MolFromSmiles("CCO"))
+        >>> signal["atom"].num_nodes, signal["atom", "bond", "atom"].num_edges
+        (3, 4)
     """
     chem = _rdkit()
     if isinstance(molecule, chem.Mol):

@@ -102,7 +102,7 @@ def from_newick(
 def from_newick_file(
     path: str | os.PathLike[str], *, taxa: Names | None = None
 ) -> list[NestedSignal]:
-    """Convert each tree of a file, as :func:`from_newick` does.
+    r"""Convert each tree of a file, as :func:`from_newick` does.
 
     Args:
         path: A file in UTF-8.
@@ -112,6 +112,13 @@ def from_newick_file(
         ImportError: If Biopython is not installed.
         FileNotFoundError: If there is no such file.
         ValueError: If the file holds no tree, or one that is not in Newick format.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "two.nwk")
+        >>> _ = path.write_text("(a,b);\n((a,b),c);\n")
+        >>> [signal["taxon"].num_nodes for signal in from_newick_file(path)]
+        [2, 3]
     """
     texts = list(_split(_read(Path(path))))
     if not texts:
