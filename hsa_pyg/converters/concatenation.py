@@ -85,6 +85,13 @@ def concat(
         SignalHierarchy(nodes=5, leaves=3, roots=1, families=2, depth=2, branching=2)
     """
     parts = Parts(signals, names)
+    taken = {"y", "parts", *(f"part_{name}" for name in parts.whole_attributes())}
+    types = {kind for _, part in parts.present for kind in part.node_types}
+    for kind in sorted(taken & {parent, *types}):
+        raise ValueError(
+            f"The type {kind!r} has the name of an attribute that the whole gets; "
+            + ("choose another parent=." if kind == parent else "rename the type.")
+        )
     parts.place(domain, keys, places)
     out = _join(parts, parent)
     _label(out, parts, y)
@@ -242,7 +249,9 @@ def _label(out: NestedSignal, parts: Parts, y: Label | None) -> None:
                 f"{label}; pass y= for the whole."
             )
     if known:
-        out.y = known[0][1]
+        label = known[0][1]
+        # As all else, it is the composition's own.
+        out.y = label.clone() if isinstance(label, Tensor) else label
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -368,7 +368,8 @@ def _picture(
         report["rows without a usable image_id"] += 1
         return None
     places = [folder / file for folder in folders for file in (f"{name}.jpg", name)]
-    path = next((place for place in places if place.is_file()), None)
+    # Path.is_file() would raise an OSError for a name that is too long.
+    path = next((place for place in places if os.path.isfile(place)), None)
     if path is None:
         report["rows whose picture is missing"] += 1
         return None

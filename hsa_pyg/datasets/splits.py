@@ -49,4 +49,4 @@ def hash_split(
 
 
 def _digest(name: str) -> bytes:
-    return hashlib.sha256(name.encode()).digest()
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()

@@ -311,3 +311,22 @@ def test_a_page_with_a_picture_composes_with_a_picture(tmp_path):
     assert item["image"].scaled.tolist() == [[20, 40], [64, 64]]
     assert item["image"].pos.tolist() == [[0], [0]]
     assert item["patch"].x.size(0) == 6 + 16
+
+
+@pytest.mark.parametrize("name", ["y", "parts", "part_source"])
+def test_types_are_not_called_as_attributes_of_the_whole(name):
+    signal = text()
+    signal.source = "a.txt"
+    with pytest.raises(ValueError, match=f"'{name}' has the name.*another parent="):
+        concat([signal], parent=name)
+    inside = NestedSignal()
+    inside[name].x = torch.tensor([3])
+    with pytest.raises(ValueError, match=f"'{name}' has the name.*rename the type"):
+        concat([signal, inside])
+
+
+def test_a_label_is_not_shared_with_the_part_it_comes_from():
+    signal = text()
+    signal.y = torch.tensor([1])
+    concat([signal]).y.add_(5)
+    assert signal.y.tolist() == [1]

@@ -140,6 +140,7 @@ def test_every_known_fault_is_counted_and_leaves_the_rest(rows, tmp_path):
     rows[7]["image_id"] = None
     rows[8]["caption"] = 7
     rows[9]["headline"] = "with\0nul"
+    rows[14]["image_id"] = "too long for a file" * 20
     raw = write_news(
         tmp_path / "N24News", [row for row in rows if row["image_id"]], file="all.json"
     )
@@ -153,7 +154,7 @@ def test_every_known_fault_is_counted_and_leaves_the_rest(rows, tmp_path):
         "rows without a usable body": 4,
         "rows without a section": 2,
         "rows without a usable image_id": 2,
-        "rows whose picture is missing": 1,
+        "rows whose picture is missing": 2,
         "rows whose picture is broken": 1,
         "rows without a usable caption": 1,
     }

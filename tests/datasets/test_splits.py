@@ -25,3 +25,8 @@ def test_classes_of_one_sample_are_in_one_part():
     parts = hash_split({"only": "rare"}, TRAIN_VAL_TEST)
     assert parts == {"only": "train"}
     assert hash_split({}, TRAIN_VAL_TEST) == {}
+
+
+def test_names_may_hold_halves_of_characters():
+    names = {f"{number}\ud800": 0 for number in range(10)}
+    assert set(hash_split(names, {"train": 0.5, "test": 0.5})) == set(names)
