@@ -138,3 +138,30 @@ def test_training_without_its_extra_says_what_to_install(tmp_path):
     assert done.returncode == 1
     assert 'pip install "hsa-pyg[train]"' in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def requirements(extra):
+    """Names of what an extra brings, those of the extras that it names included."""
+    names = set()
+    for line in distribution("hsa-pyg").requires:
+        requirement, _, marker = line.partition(";")
+        if f'extra == "{extra}"' not in marker.replace("'", '"'):
+            continue
+        own = re.match(r"hsa-pyg\[(.*)\]", requirement)
+        if own:
+            names |= set().union(*map(requirements, own.group(1).split(",")))
+        else:
+            names.add(re.match(r"[\w.-]+", requirement).group().lower())
+    return names
+
+
+def test_the_extra_all_brings_nothing_under_the_agpl():
+    assert "ebooklib" in requirements("epub")
+    assert "selectolax" in requirements("all")
+    assert not {"ebooklib", "ogb"} & requirements("all")
+
+
+def test_every_extra_stands_in_the_readme():
+    extras = set(distribution("hsa-pyg").metadata.get_all("Provides-Extra"))
+    listed = set(re.findall(r"^\| `(\w+)` \| ", read("README.md"), re.MULTILINE))
+    assert extras - {"test", "dev"} <= listed
