@@ -166,9 +166,8 @@ class EmojiMultimodal(ItemDataset):
         try:
             emoji = json.loads(path.read_text(encoding="utf-8"))
             for one in emoji:
-                for key in ("unified", "name", "short_names", self.target):
-                    one[key]
-        except (ValueError, KeyError, TypeError) as error:
+                _check_fields(one)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{path.as_posix()!r} is not a list of emoji, or a part of one "
                 f"({type(error).__name__}: {error}). It should be {SOURCE}."
@@ -188,6 +187,20 @@ class EmojiMultimodal(ItemDataset):
                 f"{path.as_posix()!r} is no picture, or a part of one ({error}). It "
                 f"should be {SOURCE}."
             ) from error
+
+
+def _check_fields(emoji: dict[str, Any]) -> None:
+    """Raise an error unless an entry of the file has what an item needs."""
+    texts = [emoji[key] for key in ("unified", "category", "subcategory")]
+    texts += [emoji["name"] or "", *emoji["short_names"]]
+    for shown in (emoji, *emoji.get("skin_variations", {}).values()):
+        texts.append(shown["unified"])
+        for key in ("sheet_x", "sheet_y"):
+            if not isinstance(shown[key], int) or shown[key] < 0:
+                raise ValueError(f"{key!r} of {shown['unified']!r} is {shown[key]!r}")
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} of {emoji['unified']!r} is no text")
 
 
 def _cell(sheet: np.ndarray, column: int, row: int) -> np.ndarray | None:

@@ -122,13 +122,16 @@ class OpenClipart(ItemDataset):
     def items(self) -> list[Item]:
         """Read the words of all pictures, in the order of their paths."""
         folder = self._folder()
-        pictures = sorted(folder.glob("png/**/*.png"))
+        found = sorted(folder.glob("png/**/*.png"))
+        pictures = [path for path in found if path.is_file()]
         if not pictures:
             raise FileNotFoundError(
                 f"{folder.as_posix()!r} has no picture png/CLASS/*.png: it should be "
                 f"{PACKAGES}."
             )
         self._reasons = Counter()
+        # Links that lead to nothing, and folders.
+        self._reasons["pictures that are no files"] = len(found) - len(pictures)
         groups = self._groups(folder, pictures)
         first = {group: name for name, group in reversed(groups.items())}
         kept = list(groups) if self.copies else sorted(first.values())

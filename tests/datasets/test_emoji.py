@@ -205,6 +205,28 @@ def test_raw_files_that_are_wrong_are_named(raw, tmp_path):
             EmojiMultimodal(tmp_path / f"c{len(broken)}", raw_dir=raw, log=False)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("sheet_x", None),
+        ("sheet_y", "1"),
+        ("sheet_x", -3),
+        ("category", None),
+        ("subcategory", 7),
+        ("short_names", None),
+        ("name", 7),
+        ("unified", 3),
+        ("skin_variations", {"1F3FB": {"unified": "1F44B-1F3FB"}}),
+    ],
+)
+def test_entries_of_other_forms_are_named(raw, tmp_path, key, value):
+    emoji = json.loads((raw / "emoji.json").read_text())
+    emoji[1][key] = value
+    (raw / "emoji.json").write_text(json.dumps(emoji))
+    with pytest.raises(ValueError, match=r"emoji.json' is not a list of emoji"):
+        EmojiMultimodal(tmp_path / "root", raw_dir=raw, log=False)
+
+
 def test_bad_arguments_are_named(raw, tmp_path):
     with pytest.raises(ValueError, match="target='kind' is not known"):
         EmojiMultimodal(tmp_path, target="kind")

@@ -140,11 +140,11 @@ def test_every_known_fault_is_counted_and_leaves_the_rest(rows, tmp_path):
     rows[7]["image_id"] = None
     rows[8]["caption"] = 7
     rows[9]["headline"] = "with\0nul"
-    rows[14]["image_id"] = "too long for a file" * 20
     raw = write_news(
         tmp_path / "N24News", [row for row in rows if row["image_id"]], file="all.json"
     )
     rows[12:14] = [{**article(12), "image_id": "id-12.jpg"}, "no object"]
+    rows[14]["image_id"] = "too long for a file" * 20
     (raw / "nytimes_dataset.json").write_text(json.dumps(rows))
     (raw / "imgs/id-10.jpg").unlink()
     (raw / "imgs/id-11.jpg").write_bytes(b"\xff\xd8\xffbroken")

@@ -79,6 +79,14 @@ def test_a_drawing_is_its_picture_and_its_words(clipart):
     assert labels == ["animals"] * 10 + ["plants"] * 10
 
 
+def test_what_is_no_file_is_left_out_and_counted(raw, tmp_path):
+    (raw / "png/animals/folder.png").mkdir()
+    (raw / "png/animals/nowhere.png").symlink_to("missing.png")
+    clipart = OpenClipart(tmp_path / "root", raw_dir=raw, log=False)
+    assert len(clipart) == 20
+    assert clipart.report["pictures that are no files"] == 2
+
+
 def test_words_of_classes_may_stay(raw, tmp_path):
     whole = OpenClipart(
         tmp_path / "root", raw_dir=raw, strip_class_words=False, log=False
