@@ -169,7 +169,8 @@ EVERYTHING = (
     '<h1>A</h1><p class="x">b <b>c</b><!-- d --><ul><li>e<li>f</ul><table><caption>g'
     "</caption><tr><td>h<td>i</table><pre>\n j</pre><svg><path d='x'/><text>k</text>"
     f"</svg><figure><img src='{DATA}' alt=l></figure><select><option>m</select>&amp;é"
-    "<textarea>n</textarea><script>o</script><a href='p'>q</a><math><mi>r</mi></math>"
+    "<textarea>n</textarea><script>o</script><a href='p'>q</a><math>"
+    "<a xlink:href=r>s</math>"
 ).encode()
 
 

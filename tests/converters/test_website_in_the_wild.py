@@ -1,11 +1,14 @@
 """A whole site as it is in the wild: what was found, and what it takes."""
 
+import gc
 import hashlib
 import operator
 import os
+import pickle
 import subprocess
 import sys
 import tarfile
+import weakref
 from collections import Counter
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
@@ -218,3 +221,19 @@ def assert_same(one, other):
         for name, value in first.items():
             same = torch.equal if torch.is_tensor(value) else operator.eq
             assert same(value, second[name]), name
+
+
+def test_no_more_than_a_page_is_in_memory(tmp_path):
+    text = "It rained. " * 2_000
+    for number in range(6):
+        (tmp_path / f"{number}.html").write_text(f"<a href=0.html>0</a><p>{text}")
+    site = Website(tmp_path, progress=False)
+    assert len(pickle.dumps(site)) < len(text)
+    pages = []
+    for page in site:
+        pages.append(weakref.ref(page))
+        assert len(page["page"].text[0]) > len(text) - 10
+        # This page, and the one before it, which the loop held until now.
+        gc.collect()
+        assert sum(page() is not None for page in pages) <= 2
+    assert len(pickle.dumps(site)) < len(text)
