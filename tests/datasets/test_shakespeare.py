@@ -212,3 +212,8 @@ def test_a_missing_archive_says_where_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setattr("hsa_pyg.datasets.shipped.__file__", str(tmp_path / "a/b/c.py"))
     with pytest.raises(FileNotFoundError, match="Pass raw_zip=, a zip archive of the"):
         Shakespeare(tmp_path, log=False)
+
+
+def test_what_was_left_out_is_said_once(small_zip, tmp_path, capsys):
+    Shakespeare(tmp_path / "root", raw_zip=small_zip, min_speeches=5)
+    assert capsys.readouterr().err.count("Left out") == 1
