@@ -38,6 +38,16 @@ def test_pages_and_links_are_kept_on_disk(tmp_path, site):
     assert graph.edge_weight.tolist() == [1, 2]
 
 
+def test_what_is_left_out_of_links_and_pages_is_counted(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / f"{name}.html").write_text("<a href=no.html>x</a><img src=no.png>")
+    for _ in range(2):
+        pages = WebsitePages(tmp_path / "root", folder, log=False)
+        assert pages.dropped == {"links missing": 2, "pictures missing": 2}
+
+
 def test_a_second_run_reads_what_the_first_one_kept(tmp_path, site):
     first = pages_of(tmp_path, site)[1]
     for path in site.iterdir():
