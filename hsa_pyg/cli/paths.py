@@ -258,7 +258,38 @@ def load_signals(path: Path) -> list[NestedSignal]:
             f"{path.as_posix()!r} holds {found}, but a NestedSignal or a list of them "
             "is wanted."
         )
+    for number, signal in enumerate(signals):
+        _check_saved(signal, f"signal {number} of {path.as_posix()!r}")
     return signals
+
+
+def _check_saved(signal: NestedSignal, name: str) -> None:
+    """Raise a SettingsError unless a signal of foreign origin is what it looks like."""
+    store = signal._global_store
+    try:
+        signal.validate()
+        for reason, count in store.get("dropped") or []:
+            if not (isinstance(reason, str) and isinstance(count, int)):
+                raise TypeError("'dropped' holds (reason, count) pairs")
+        for node_type in signal.node_types:
+            _check_text_columns(signal[node_type], node_type)
+    except MemoryError:
+        raise
+    except Exception as error:  # files may hold whatever somebody put into them
+        raise SettingsError(f"{name} is broken: {error}.") from error
+
+
+def _check_text_columns(store: Any, node_type: str) -> None:
+    for key, width in (("span", (2,)), ("role", ())):
+        value = store.get(key)
+        if value is None:
+            continue
+        shape = (store.num_nodes, *width)
+        whole = isinstance(value, Tensor) and not value.is_floating_point()
+        if not whole or tuple(value.shape) != shape:
+            raise ValueError(
+                f"{node_type}.{key} must be a tensor of integers of shape {list(shape)}"
+            )
 
 
 def _read_network(path: Path, kind: str) -> NestedSignal:

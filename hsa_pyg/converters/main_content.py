@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
+MAX_ELEMENTS = 20_000
+"""Pages of more elements are refused: the time grows with the square of some kinds."""
+
+_START_TAG = re.compile("<[a-zA-Z]")
+
+
+class MainContentError(ValueError):
+    """The main content of a page cannot be found; the message names it and says why."""
+
 
 def extract_main_content(source: str, name: str) -> str:
     """Return a page of what trafilatura takes for the main content of a page.
@@ -20,7 +31,8 @@ def extract_main_content(source: str, name: str) -> str:
         A page in XHTML.
 
     Raises:
-        ValueError: If nothing is taken for the main content.
+        MainContentError: If nothing is taken for the main content, or the page has more
+            than :data:`MAX_ELEMENTS` elements (a ValueError).
         ImportError: If trafilatura is not installed.
     """
     try:
@@ -30,6 +42,14 @@ def extract_main_content(source: str, name: str) -> str:
             "Finding the main content of web pages needs trafilatura: "
             'pip install "hsa-pyg[html]" (or pass main_content=False).'
         ) from error
+    elements = sum(1 for _ in _START_TAG.finditer(source))
+    if elements > MAX_ELEMENTS:
+        raise MainContentError(
+            f"The main content of document {name!r} is not looked for: it has "
+            f"{elements:,} elements, more than the {MAX_ELEMENTS:,} of hsa_pyg."
+            "converters.main_content.MAX_ELEMENTS. Pass main_content=False to take "
+            "all of its text."
+        )
     content = trafilatura.extract(
         source,
         output_format="html",
@@ -40,7 +60,7 @@ def extract_main_content(source: str, name: str) -> str:
         include_tables=True,
     )
     if not content:
-        raise ValueError(
+        raise MainContentError(
             f"No main content was found in document {name!r}: it is short, or a list "
             "of links. Pass main_content=False to take all of its text."
         )

@@ -17,6 +17,7 @@ from hsa_pyg.converters.document import picture_reader
 from hsa_pyg.converters.document_schema import LINKS_TO, document_schema
 from hsa_pyg.converters.images import PictureReader
 from hsa_pyg.converters.labels import Label, label_tensor
+from hsa_pyg.converters.main_content import MainContentError
 from hsa_pyg.converters.reading import Reader
 from hsa_pyg.converters.sentences import SentenceSplitter, sentence_splitter
 from hsa_pyg.converters.site import scan_site
@@ -49,7 +50,8 @@ class Website:
         encoding: Encoding of the pages; None for what they declare.
         max_tokens: Keep the first so many tokens of each page.
         images: True, False or a :class:`~hsa_pyg.converters.PictureReader`.
-        main_content: Leave out navigation and other boilerplate.
+        main_content: Leave out navigation and other boilerplate; pages in which no main
+            content is found are empty then, and counted.
         keep_text: Keep the text of the pages in their signals.
         progress: Show a progress bar while the links are read.
 
@@ -188,7 +190,14 @@ class Website:
         self, number: int
     ) -> tuple[ParsedDocument, dict[Block, EncodedText], Counter[str]]:
         path = self.paths[number]
-        parsed = self._reader.parse_page(self.root / path, path, self.root)
+        try:
+            parsed = self._reader.parse_page(self.root / path, path, self.root)
+        except MainContentError:
+            # A page that is a list of links must not end the conversion of its site.
+            page = Block(_PAGE, 0, 0)
+            parsed = ParsedDocument(
+                page, "", Counter({"pages without main content": 1})
+            )
         dropped = Counter(parsed.dropped)
         tokens = encode_blocks(
             parsed.block, parsed.text, self.encode, path, self.max_tokens, dropped
@@ -245,7 +254,8 @@ def from_website(
         encoding: Encoding of the pages; None for what they declare.
         max_tokens: Keep the first so many tokens of each page.
         images: True, False or a :class:`~hsa_pyg.converters.PictureReader`.
-        main_content: Leave out navigation and other boilerplate.
+        main_content: Leave out navigation and other boilerplate; pages in which no main
+            content is found are empty then, and counted.
         keep_text: Keep the text of the pages.
         progress: Show progress bars.
         y: Label of the site, or labels of its pages.

@@ -9,6 +9,7 @@ from hsa_pyg.cli.paths import (
     detect_kind,
     load_signals,
 )
+from hsa_pyg.converters import DocumentConverter
 from hsa_pyg.data import unify
 from hsa_pyg.datasets import FakeNestedDataset
 
@@ -157,6 +158,30 @@ def test_other_saved_things_are_refused(tmp_path, value, message):
 def test_a_broken_file_of_signals_is_one_sentence(tmp_path, content):
     (tmp_path / "a.pt").write_bytes(content)
     with pytest.raises(SettingsError, match=r"cannot be loaded as signals \(.+\):"):
+        load_signals(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize(
+    ("node_type", "key", "value"),
+    [
+        (("token", "child_of", "sentence"), "edge_index", torch.tensor([[0], [99]])),
+        (("token", "child_of", "sentence"), "edge_index", torch.zeros(2, 3)),
+        ("sentence", "span", torch.zeros(2, 2)),
+        ("paragraph", "role", torch.tensor([[0, 1]])),
+        ("paragraph", "role", "x"),
+        ("sentence", "num_nodes", "x"),
+        ("token", "x", "hello"),
+        (None, "dropped", [1, 2]),
+        (None, "dropped", [("a", "b")]),
+        (None, "dropped", "foo"),
+    ],
+)
+def test_a_broken_signal_is_one_sentence(tmp_path, node_type, key, value):
+    signal = DocumentConverter().text("It rained. We read.")
+    store = signal._global_store if node_type is None else signal[node_type]
+    store[key] = value
+    torch.save([signal], tmp_path / "a.pt")
+    with pytest.raises(SettingsError, match=r"signal 0 of '.*a\.pt' is broken: .+\."):
         load_signals(tmp_path / "a.pt")
 
 

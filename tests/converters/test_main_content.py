@@ -1,6 +1,6 @@
 import pytest
 
-from hsa_pyg.converters import DocumentConverter
+from hsa_pyg.converters import DocumentConverter, Website, from_website
 from hsa_pyg.converters.html import parse_html
 from hsa_pyg.converters.sentences import sentence_splitter
 from tests.block_trees import check_tree, outline_of
@@ -43,7 +43,25 @@ def test_pages_without_main_content_are_refused():
         parse_html("<p>x", PROSE, main_content=True, name="a.html")
 
 
+def test_pages_that_would_take_minutes_are_refused():
+    with pytest.raises(ValueError, match=r"'a\.html' .*Pass main_content=False"):
+        parse_html(
+            BODY + "<form>x</form>" * 50_000, PROSE, main_content=True, name="a.html"
+        )
+
+
 def test_converters_pass_it_on():
     signal = DocumentConverter(main_content=True).text(PAGE, format="html")
     signal.validate()
     assert "Menu" not in signal["document"].text[0]
+
+
+def test_pages_without_main_content_are_empty_and_counted(tmp_path):
+    prose = "".join(f"<p>It rained, all day {n}, and we read on." for n in range(20))
+    (tmp_path / "a.html").write_text(f"<article>{prose}</article>")
+    (tmp_path / "b.html").write_text("<p>x")
+    site = from_website(tmp_path, main_content=True, progress=False)
+    site.validate()
+    assert ("pages without main content", 1) in site.dropped
+    assert site["page"].text[1] == ""
+    assert Website(tmp_path, main_content=True, progress=False)[1].dropped
