@@ -110,7 +110,7 @@ def _find(
     paths_or_folder: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     format: str | None,
 ) -> tuple[list[Path], list[Path]]:
-    """Return the files to convert, and those whose format has no reader."""
+    """Return the files to convert, and those without a reader or outside."""
     if not isinstance(paths_or_folder, str | os.PathLike):
         return [Path(path) for path in paths_or_folder], []
     folder = Path(paths_or_folder)
@@ -125,15 +125,23 @@ def _find(
         if path.is_file()
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
+    top = folder.resolve()
     readable = [
-        path for path in found if format is not None or detect_format(path) is not None
+        path
+        for path in found
+        if (format is not None or detect_format(path) is not None)
+        # Links of the file system lead to no file outside.
+        and path.resolve().is_relative_to(top)
     ]
     return readable, sorted(set(found) - set(readable))
 
 
 def _warn_skipped(empty: list[Path], unreadable: list[Path]) -> None:
     reasons = []
-    for count, what in ((empty, "empty"), (unreadable, "of an unsupported format")):
+    for count, what in (
+        (empty, "empty"),
+        (unreadable, "of an unsupported format or outside the folder"),
+    ):
         if count:
             names = ", ".join(repr(path.as_posix()) for path in count)
             reasons.append(f"{len(count)} {what}: {names}")

@@ -114,3 +114,14 @@ def test_unknown_labels_are_an_error(folder):
 def test_a_label_that_is_no_number_names_the_document(folder, label):
     with pytest.raises(TypeError, match=r"label y of document '.*txt' is .*a number"):
         from_documents(folder, labels=lambda path: label, progress=False)
+
+
+def test_links_out_of_the_folder_are_left_out(tmp_path):
+    (tmp_path / "secret.txt").write_text("Secret.")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.txt").write_text("It rained.")
+    (folder / "b.txt").symlink_to(tmp_path / "secret.txt")
+    with pytest.warns(UserWarning, match=r"outside the folder: '.*b\.txt'"):
+        (signal,) = from_documents(folder, progress=False)
+    assert signal["document"].text == ["It rained."]
