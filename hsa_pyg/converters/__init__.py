@@ -16,7 +16,7 @@ from hsa_pyg.converters.graph import from_graph
 from hsa_pyg.converters.image import from_image, image_schema, to_image
 from hsa_pyg.converters.image_folder import from_images
 from hsa_pyg.converters.images import BadImageError, Patches, PictureReader
-from hsa_pyg.converters.molecule import from_molecule, from_smiles
+from hsa_pyg.converters.molecule import ATOM_SIZES, from_molecule, from_smiles
 from hsa_pyg.converters.nested import from_nested
 from hsa_pyg.converters.networkx_tree import from_networkx
 from hsa_pyg.converters.newick import from_newick, from_newick_file
@@ -32,6 +32,7 @@ from hsa_pyg.converters.trees import Vocabulary
 from hsa_pyg.converters.website import Website, from_website
 
 __all__ = [
+    "ATOM_SIZES",
     "GROUP_ROLES",
     "ROLES",
     "BadImageError",

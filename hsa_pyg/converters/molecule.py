@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch_geometric.data import Data
+from torch_geometric.utils.smiles import x_map
 
 from hsa_pyg.converters.atom_groups import find_groups
 from hsa_pyg.converters.graph_columns import (
@@ -19,6 +20,9 @@ from hsa_pyg.converters.graph_columns import (
 from hsa_pyg.converters.labels import Label
 from hsa_pyg.data import NestedSignal
 from hsa_pyg.hierarchy import CHILD_OF
+
+ATOM_SIZES = tuple(len(values) for values in x_map.values())
+"""Number of ids in each of the nine columns of ``atom.x``, for ``vocab_sizes``."""
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -46,7 +50,8 @@ def from_smiles(smiles: str, *, y: Label | None = None) -> NestedSignal:
     A hydrogen that is an atom of the graph goes with its neighbour. The signal has the
     node types ``molecule`` (the root), ``group`` and ``atom``:
 
-    - ``atom.x``: nine ids as of :func:`torch_geometric.utils.from_smiles`;
+    - ``atom.x``: nine ids as of :func:`torch_geometric.utils.from_smiles`, for which
+      ``HSATransformer.from_schema(..., vocab_sizes={"atom": ATOM_SIZES})`` has tables;
     - ``group.role``: place in :data:`~hsa_pyg.converters.GROUP_ROLES`;
       ``group.fragment``: which of the molecules of a salt or mixture it is in, counted
       from 0;

@@ -1,5 +1,6 @@
 """Layers over nested signals: attention, positions, encoders, readouts, models."""
 
+from hsa_pyg.nn.category_embedding import CategoryEmbedding
 from hsa_pyg.nn.encoder import LeafEncoder, TokenEmbedding
 from hsa_pyg.nn.flat_attention import FlatConv, flat_attention
 from hsa_pyg.nn.functional import hierarchical_attention
@@ -17,6 +18,7 @@ from hsa_pyg.nn.readout import LeafReadout, leaf_means
 from hsa_pyg.nn.transformer import HSATransformer, PaperBlock, PreNormBlock
 
 __all__ = [
+    "CategoryEmbedding",
     "CoordinatePosition",
     "FlatConv",
     "GraphPosition",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -12,6 +12,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.nn.module_dict import ModuleDict
 
 from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.nn.category_embedding import CategoryEmbedding
 from hsa_pyg.nn.leaf_features import check_dtype
 
 
@@ -54,7 +55,9 @@ class LeafEncoder(torch.nn.Module):
 
     Args:
         channels: Size of the vectors.
-        vocab_sizes: Leaf types that hold token ids, with the size of the vocabulary.
+        vocab_sizes: Leaf types that hold token ids, with the size of the vocabulary;
+            for rows of several ids a list with the size of each, encoded by
+            :class:`~hsa_pyg.nn.CategoryEmbedding`.
         in_channels: Leaf types that hold vectors, with their size (-1 to derive it
             from the first input); encoded by a linear map.
         modules: Leaf types with a module of your own, which maps ``x`` of its type to
@@ -80,7 +83,7 @@ class LeafEncoder(torch.nn.Module):
         self,
         channels: int,
         *,
-        vocab_sizes: Mapping[str, int] | None = None,
+        vocab_sizes: Mapping[str, int | Sequence[int]] | None = None,
         in_channels: Mapping[str, int] | None = None,
         modules: Mapping[str, torch.nn.Module] | None = None,
     ) -> None:
@@ -102,7 +105,7 @@ class LeafEncoder(torch.nn.Module):
         self.encoders = ModuleDict(
             {
                 **{
-                    name: TokenEmbedding(size, channels)
+                    name: _table(size, channels)
                     for name, size in (vocab_sizes or {}).items()
                 },
                 **{
@@ -118,14 +121,15 @@ class LeafEncoder(torch.nn.Module):
         cls,
         schema: LeafSchema,
         channels: int,
-        vocab_sizes: Mapping[str, int] | None = None,
+        vocab_sizes: Mapping[str, int | Sequence[int]] | None = None,
     ) -> LeafEncoder:
         r"""An embedding table or a linear map for each leaf type of a data set.
 
         Args:
             schema: The data set's :class:`~hsa_pyg.data.Schema`.
             channels: Size of the vectors.
-            vocab_sizes: Size of the vocabulary of every leaf type of token ids.
+            vocab_sizes: Size of the vocabulary of every leaf type of token ids, or a
+                list of sizes for rows of several ids.
 
         Raises:
             TypeError: if ``schema`` or ``vocab_sizes`` is something else.
@@ -146,12 +150,14 @@ class LeafEncoder(torch.nn.Module):
         for name in schema.leaf_types:
             feature = schema.nodes[name]["x"]
             if name in vocab_sizes:
+                _check_sizes(name, feature, vocab_sizes[name])
                 continue
             if len(feature.shape) != 1 or not feature.dtype.is_floating_point:
                 raise ValueError(
                     f"leaf type {name!r} holds {feature.dtype} rows of shape "
                     f"{feature.shape}: give its size in vocab_sizes if they are token "
-                    "ids, or build a LeafEncoder with a module for it"
+                    "ids (a list of sizes for rows of several ids), or build a "
+                    "LeafEncoder with a module for it"
                 )
             in_channels[name] = feature.shape[0]
         unknown = [name for name in vocab_sizes if name not in schema.leaf_types]
@@ -224,6 +230,25 @@ class LeafEncoder(torch.nn.Module):
     def __repr__(self) -> str:
         encoders = ", ".join(f"{name}={mod}" for name, mod in self.encoders.items())
         return f"{self.__class__.__name__}({self.channels}, {encoders})"
+
+
+def _table(size: int | Sequence[int], channels: int) -> torch.nn.Module:
+    if isinstance(size, int):
+        return TokenEmbedding(size, channels)
+    return CategoryEmbedding(size, channels)
+
+
+def _check_sizes(name: str, feature: Any, size: int | Sequence[int]) -> None:
+    columns: str = "one id a row"
+    wanted: tuple[int, ...] = ()
+    if not isinstance(size, int):
+        columns, wanted = f"{len(size)} ids a row", (len(size),)
+    if feature.shape != wanted:
+        raise ValueError(
+            f"vocab_sizes[{name!r}] is for {columns}, but leaf type {name!r} has rows "
+            f"of shape {feature.shape}: give a number for token ids [n], and a list of "
+            "K numbers for ids [n, K]"
+        )
 
 
 def _look_up(table: TokenEmbedding, ids: Tensor, name: str) -> Tensor:

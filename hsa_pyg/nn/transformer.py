@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -221,7 +221,7 @@ class HSATransformer(torch.nn.Module):
         out_channels: int,
         channels: int = 64,
         *,
-        vocab_sizes: Mapping[str, int] | None = None,
+        vocab_sizes: Mapping[str, int | Sequence[int]] | None = None,
         **kwargs: Any,
     ) -> HSATransformer:
         r"""A transformer for the signals of a data set.
@@ -230,7 +230,8 @@ class HSATransformer(torch.nn.Module):
             schema: The data set's :class:`~hsa_pyg.data.Schema`.
             out_channels: Size of the output per tree.
             channels: Size of the leaf vectors.
-            vocab_sizes: Vocabulary sizes of the leaf types that hold token ids.
+            vocab_sizes: Vocabulary sizes of the leaf types that hold token ids; a list
+                of sizes for rows of several ids, such as those of atoms.
             **kwargs: Further arguments of :class:`HSATransformer`.
 
         Raises:

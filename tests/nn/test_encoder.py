@@ -103,3 +103,29 @@ def test_what_is_wrong_is_named(hierarchy):
         LeafEncoder(4)
     with pytest.raises(ValueError, match=r"\['word'\] have more than one encoder"):
         LeafEncoder(4, vocab_sizes={"word": 9}, in_channels={"word": 3})
+
+
+def test_rows_of_several_ids_have_a_table_each():
+    schema = Schema(
+        nodes={"molecule": {}, "atom": {"x": Feature((2,), torch.long)}},
+        edges=[("atom", "child_of", "molecule")],
+    )
+    encoder = LeafEncoder.from_schema(schema, 4, vocab_sizes={"atom": [3, 2]})
+    assert str(encoder) == "LeafEncoder(4, atom=CategoryEmbedding([3, 2], 4))"
+    edges = {("atom", "child_of", "molecule"): torch.tensor([[0, 1], [0, 0]])}
+    hierarchy = SignalHierarchy.from_edge_index(edges, {"molecule": 1, "atom": 2})
+    out = encoder({"atom": torch.tensor([[2, 0], [2, 1]])}, hierarchy)
+    table = encoder.encoders["atom"].embedding.weight
+    assert torch.equal(out, torch.stack([table[2] + table[3], table[2] + table[4]]))
+
+
+def test_sizes_that_do_not_fit_the_rows_are_named():
+    rows = Schema(nodes={"atom": {"x": Feature((2,), torch.long)}})
+    for size, columns in ((9, "one id a row"), ([9, 9, 9], "3 ids a row")):
+        with pytest.raises(
+            ValueError, match=rf"vocab_sizes\['atom'\] is for {columns}"
+        ):
+            LeafEncoder.from_schema(rows, 4, vocab_sizes={"atom": size})
+    single = Schema(nodes={"word": {"x": Feature((), torch.long)}})
+    with pytest.raises(ValueError, match="is for 1 ids a row, but leaf type 'word'"):
+        LeafEncoder.from_schema(single, 4, vocab_sizes={"word": [9]})
