@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import torch
 from tqdm import tqdm
@@ -42,7 +42,7 @@ class Website:
             file system, and nothing is fetched from a network.
         start: A page below ``root``: only what can be reached from it by links is
             taken, the nearest first. None takes all pages, sorted by their paths.
-        max_pages: Take the first so many pages.
+        max_pages: Take the first so many pages; with ``start`` they hang together.
         tokenizer: See :class:`~hsa_pyg.converters.DocumentConverter`, as for the
             arguments below.
         sentences: ``"prose"``, ``"lines"`` or a callable.
@@ -126,8 +126,26 @@ class Website:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, number: int) -> NestedSignal:
-        number = range(len(self))[number]
+    @overload
+    def __getitem__(self, number: int) -> NestedSignal: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[NestedSignal]: ...
+
+    def __getitem__(self, number: int | slice) -> NestedSignal | list[NestedSignal]:
+        """The signal of a page, or a list of the signals of several.
+
+        Raises:
+            IndexError: If there is no such page.
+        """
+        if isinstance(number, slice):
+            return [self[page] for page in range(len(self))[number]]
+        try:
+            number = range(len(self))[number]
+        except IndexError:
+            raise IndexError(
+                f"There is no page {number}: the site has {len(self)} pages."
+            ) from None
         parsed, tokens, dropped = self._parse(number)
         builder = SignalBuilder(self.schema(), self._tree)
         builder.add_document(parsed.block, tokens, cut=BEYOND in dropped)

@@ -84,8 +84,9 @@ def test_pages_are_made_one_at_a_time(folder):
     assert [page.hierarchy.num_leaves for page in pages[2:]] == [0]
     assert pages[1].dropped == [("pictures outside the folder", 1)]
     assert torch.equal(site[-2]["token"].x, pages[1]["token"].x)
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="There is no page 3: the site has 3 pages"):
         site[3]
+    assert [page["page"].path for page in site[1:]] == [["sub/b.html"], ["void.html"]]
     batch = Batch.from_data_list(pages)
     batch.validate()
     assert batch[1]["page"].path == ["sub/b.html"]
