@@ -203,6 +203,9 @@ def compile_layout(
 
     # Members, family by family.
     member = (kept & (above >= 0)).nonzero().view(-1)
+    if bool((top != below).any()):
+        # Siblings in the order of their own numbers, not of what stands for them.
+        member = member[torch.argsort(top[member])]
     family = number[above[member]]
     order = torch.argsort(family, stable=True)
     member, family = member[order], family[order]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hsa_pyg.hierarchy import SignalHierarchy, check_is_hierarchy
+from hsa_pyg.nn.functional import make_focus
 from hsa_pyg.ops import family_weights
 
 #: Leaves up to which the matrix is built: its N^2 entries a head are 16 MiB of float32.
@@ -21,6 +22,8 @@ def attention_matrix(
     position: Tensor | None = None,
     self_attention: bool = True,
     scale: float | None = None,
+    top_k: int | None = None,
+    top_k_includes_self: bool = False,
 ) -> Tensor:
     r"""The attention matrix :math:`\Theta` of hierarchical self-attention.
 
@@ -34,6 +37,8 @@ def attention_matrix(
         position: positional embeddings of the nodes, [M, P] or [M, H, P].
         self_attention: whether a leaf attends to itself.
         scale: the factor of the scores; by default :math:`1 / \sqrt D`.
+        top_k: as in :func:`~hsa_pyg.hierarchical_attention`.
+        top_k_includes_self: likewise.
 
     Returns:
         [H, N, N], row i the weights that leaf row i puts on all leaf rows.
@@ -57,7 +62,13 @@ def attention_matrix(
     if scale is None:
         scale = 1 / math.sqrt(q.size(2))
     (attended, attending), weight, own = family_weights(
-        q, k, hierarchy, self_attention=self_attention, position=position, scale=scale
+        q,
+        k,
+        hierarchy,
+        self_attention=self_attention,
+        position=position,
+        scale=scale,
+        focus=make_focus(top_k, top_k_includes_self, self_attention),
     )
     first, row_at = _leaf_order(hierarchy)
     count = hierarchy.leaf_counts

@@ -1,4 +1,4 @@
-"""Hierarchical self-attention as a function of queries, keys and values."""
+r"""Hierarchical self-attention as a function of queries, keys and values."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hsa_pyg import ops
 from hsa_pyg.hierarchy import SignalHierarchy, check_is_hierarchy
+from hsa_pyg.ops.focus import Focus
 
 
 @overload
@@ -25,6 +26,7 @@ def hierarchical_attention(
     dropout: float = ...,
     return_energy: Literal[False] = ...,
     top_k: int | None = ...,
+    top_k_includes_self: bool = ...,
     tie_queries: bool = ...,
     causal: bool = ...,
     backend: str = ...,
@@ -44,6 +46,7 @@ def hierarchical_attention(
     dropout: float = ...,
     return_energy: Literal[True],
     top_k: int | None = ...,
+    top_k_includes_self: bool = ...,
     tie_queries: bool = ...,
     causal: bool = ...,
     backend: str = ...,
@@ -62,6 +65,7 @@ def hierarchical_attention(
     dropout: float = 0.0,
     return_energy: bool = False,
     top_k: int | None = None,
+    top_k_includes_self: bool = False,
     tie_queries: bool = True,
     causal: bool = False,
     backend: str = "auto",
@@ -98,7 +102,15 @@ def hierarchical_attention(
             itself) is dropped; the rest is scaled up. Always applied as given: pass 0
             in evaluation.
         return_energy: also return the energy :math:`\phi` of every node.
-        top_k: not available yet.
+        top_k: keep, for every node, its own column and the ``top_k`` siblings with the
+            largest :math:`s(B, C) + \log n_C`, per head; the others get weight 0. That
+            is the closest such matrix to softmax attention in which every node attends
+            to so many siblings. Of equal scores the sibling with the smaller node id is
+            kept. The choice takes no gradient.
+        top_k_includes_self: a leaf itself is one of the ``top_k``, chosen by its own
+            score, rather than kept beside them. On a tree with one family this is
+            top-k softmax attention as in `"Transformers Learn Faster with Semantic
+            Focus" <https://arxiv.org/abs/2506.14095>`_ (Ram et al., 2025).
         tie_queries: only ``True`` is available yet.
         causal: only ``False`` is available yet.
         backend: ``"auto"``, ``"torch"``, or ``"reference"`` (the definition, slow).
@@ -116,8 +128,8 @@ def hierarchical_attention(
             mixed dtypes, a ``hierarchy`` that is none, or a ``scale`` or ``dropout``
             that is no number.
         ValueError: for shapes, devices, a dropout or a backend that do not fit.
-        NotImplementedError: for ``top_k``, ``tie_queries=False`` and ``causal=True``,
-            and for forward-mode differentiation by the backend ``"torch"``.
+        NotImplementedError: for ``tie_queries=False`` and ``causal=True``, and for
+            forward-mode differentiation by the backend ``"torch"``.
 
     Example:
         >>> import torch
@@ -127,7 +139,8 @@ def hierarchical_attention(
         >>> hierarchical_attention(q, k, v, h).shape
         torch.Size([3, 8, 16])
     """
-    _refuse_later_forms(top_k, tie_queries, causal)
+    _refuse_later_forms(tie_queries, causal)
+    focus = make_focus(top_k, top_k_includes_self, self_attention)
     _check_inputs(q, k, v, hierarchy)
     _check_numbers(scale, dropout)
     if torch.is_autocast_enabled(q.device.type) and q.dtype != torch.float64:
@@ -145,6 +158,7 @@ def hierarchical_attention(
         self_attention=self_attention,
         position=position,
         scale=scale,
+        focus=focus,
         dropout=dropout,
         energy=return_energy,
         backend=backend,
@@ -152,11 +166,38 @@ def hierarchical_attention(
     return y if phi is None else (y, phi)
 
 
-def _refuse_later_forms(top_k: int | None, tie_queries: bool, causal: bool) -> None:
-    if top_k is not None:
-        raise NotImplementedError(
-            f"top_k={top_k} (semantic focus) is not available yet; leave top_k=None"
+def make_focus(
+    top_k: int | None, includes_self: bool, self_attention: bool
+) -> Focus | None:
+    """Check ``top_k`` and ``top_k_includes_self`` and join them; None keeps all.
+
+    Raises:
+        TypeError: if ``top_k`` is no integer.
+        ValueError: if it is out of range, or a leaf shall compete that does not attend
+            to itself.
+    """
+    if top_k is None:
+        if includes_self:
+            raise ValueError("top_k_includes_self=True needs top_k; give both")
+        return None
+    if isinstance(top_k, bool) or not isinstance(top_k, int):
+        raise TypeError(f"top_k must be an integer or None, got {top_k!r}")
+    least = 2 if includes_self else 1
+    if top_k < least:
+        raise ValueError(
+            f"top_k must be at least {least}"
+            f"{', of which one may be the leaf itself' if includes_self else ''}, got "
+            f"{top_k}; top_k=None keeps all siblings"
         )
+    if includes_self and not self_attention:
+        raise ValueError(
+            "top_k_includes_self=True needs self_attention=True: without it no leaf "
+            "attends to itself"
+        )
+    return Focus(top_k, bool(includes_self))
+
+
+def _refuse_later_forms(tie_queries: bool, causal: bool) -> None:
     if not tie_queries:
         raise NotImplementedError(
             "tie_queries=False (one softmax per leaf over the blocks along its root "

@@ -13,7 +13,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 
 from hsa_pyg.hierarchy import EdgeType, SignalHierarchy
-from hsa_pyg.nn.functional import hierarchical_attention
+from hsa_pyg.nn.functional import hierarchical_attention, make_focus
 from hsa_pyg.nn.leaf_features import (
     LeafFeatures,
     check_hierarchy,
@@ -79,6 +79,10 @@ class HSAConv(MessagePassing):
         qkv_norm: Layer normalisation of queries, keys and values, per head.
         query_residual: Add the queries to what the heads attend to. Both are parts of
             the paper's own block, see :class:`~hsa_pyg.nn.HSATransformer`.
+        top_k: Number of siblings that a node attends to, per head, chosen by their
+            scores (semantic focus); :obj:`None` for all.
+        top_k_includes_self: Whether a leaf itself is one of these. For both see
+            :func:`~hsa_pyg.nn.functional.hierarchical_attention`.
         backend: See :func:`~hsa_pyg.nn.functional.hierarchical_attention`.
 
     Shapes:
@@ -119,6 +123,8 @@ class HSAConv(MessagePassing):
         num_domains: int = 1,
         qkv_norm: bool = False,
         query_residual: bool = False,
+        top_k: int | None = None,
+        top_k_includes_self: bool = False,
         backend: str = "auto",
     ) -> None:
         if out_channels < 1:
@@ -130,6 +136,7 @@ class HSAConv(MessagePassing):
             )
         if not 0.0 <= dropout <= 1.0:
             raise ValueError(f"'dropout' must lie in [0, 1], got {dropout}")
+        make_focus(top_k, top_k_includes_self, self_attention)
         super().__init__(aggr="sum", node_dim=0)
         self.explain = False  # message() is never called, see the class docstring.
 
@@ -144,6 +151,8 @@ class HSAConv(MessagePassing):
         self.position_dim = position_dim
         self.num_domains = num_domains
         self.query_residual = query_residual
+        self.top_k = top_k
+        self.top_k_includes_self = top_k_includes_self
         self.backend = backend
         self.head_channels = out_channels // heads if concat else out_channels
 
@@ -300,6 +309,8 @@ class HSAConv(MessagePassing):
             self_attention=self.self_attention,
             position=eps,
             dropout=self.dropout if self.training else 0.0,
+            top_k=self.top_k,
+            top_k_includes_self=self.top_k_includes_self,
             backend=self.backend,
         )
 
@@ -313,6 +324,7 @@ class HSAConv(MessagePassing):
             self_attention=self.self_attention,
             position=eps,
             scale=self.head_channels**-0.5,
+            focus=make_focus(self.top_k, self.top_k_includes_self, self.self_attention),
         )
         loops = hierarchy.leaves.expand(2, -1)
         return (

@@ -85,7 +85,7 @@ class LeafReadout(torch.nn.Module):
 
 
 def leaf_means(x: Tensor, hierarchy: SignalHierarchy) -> Tensor:
-    r"""The mean over the leaves below every node (docs/mathematics.md, section 7).
+    r"""The mean over the leaves below every node (docs/mathematics.md, section 8).
 
     Args:
         x: Leaf features [N, ...], in the order of ``hierarchy.leaves``.

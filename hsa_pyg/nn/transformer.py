@@ -70,7 +70,7 @@ class PreNormBlock(torch.nn.Module):
 
 
 class PaperBlock(torch.nn.Module):
-    r"""The paper's own block (docs/mathematics.md, section 7).
+    r"""The paper's own block (docs/mathematics.md, section 8).
 
     .. math::
         \mathbf{h} = \mathrm{LayerNorm}(\mathrm{Attention}(\mathbf{x})), \qquad

@@ -166,7 +166,10 @@ def _mixed_families(
     entity = with_spare_rows(torch.cat([saved.mean, joined]), 1)
     grad_entity = torch.zeros_like(entity)
     outer = [with_spare_rows(x, 1) for x in (tree.brought, tree.offset[..., None])]
-    attention = call.family_attention(True, dtype)
+    competing = None
+    if call.leaves_compete:
+        competing = call.entity_self_scores(joined, width)
+    attention = call.family_attention(True, dtype, competing)
     grad_eps = None
     if attention.eps is not None:
         grad_eps = torch.zeros_like(attention.eps, dtype=dtype)

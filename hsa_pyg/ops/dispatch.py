@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.ops.focus import Focus
 from hsa_pyg.ops.library import attention_forward, compute_dtype, flatten
 from hsa_pyg.ops.reference import reference_attention
 
@@ -73,6 +74,7 @@ def hierarchical_attention(
     self_attention: bool,
     position: Tensor | None,
     scale: float,
+    focus: Focus | None,
     dropout: float,
     energy: bool,
     backend: str,
@@ -87,6 +89,7 @@ def hierarchical_attention(
         self_attention: whether a leaf attends to itself.
         position: [M, 1 or H, P] or None.
         scale: factor of the scores.
+        focus: what a query keeps of its siblings; None keeps all.
         dropout: probability that an attention weight is dropped.
         energy: whether phi is wanted.
         backend: a name, or "auto".
@@ -109,6 +112,7 @@ def hierarchical_attention(
             self_attention=self_attention,
             position=position,
             scale=scale,
+            focus=focus,
             dropout=dropout,
         )
         return y.to(v.dtype), phi if energy else None
@@ -127,6 +131,8 @@ def hierarchical_attention(
         seed,
         scale,
         self_attention,
+        0 if focus is None else focus.top_k,
+        focus is not None and focus.includes_self,
         dropout,
         energy,
         _needs_gradient(q, k, v, position),

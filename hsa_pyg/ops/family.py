@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from hsa_pyg.compilation import FamilyLayout
+from hsa_pyg.ops.focus import Focus, keep_largest
 
 #: Numbers in the working set of a tile: 2 MiB of float32, which caches hold.
 _CPU_TILE = 2**19
@@ -153,6 +154,11 @@ class FamilyAttention:
         dropout: probability that a weight is dropped.
         seed: seed of this pass, if there is dropout.
         dtype: what is computed in.
+        focus: what a query keeps of its siblings; None keeps all.
+        own_score: [rows, H, 1] scores of leaves with themselves where they compete
+            with their siblings in mixed families, -infinity for other members.
+        own_kept: like ``own_score``: the same where a leaf keeps itself, -infinity
+            where it does not; written by the forward pass.
     """
 
     layout: FamilyLayout
@@ -163,6 +169,9 @@ class FamilyAttention:
     dropout: float
     seed: int
     dtype: torch.dtype
+    focus: Focus | None = None
+    own_score: Tensor | None = None
+    own_kept: Tensor | None = None
 
     def tiles(self, spare: int, heads: int, channels: int) -> Iterator[Tile]:
         """The tiles of this pass; ``channels`` are those of q, k and v together."""
@@ -199,6 +208,39 @@ class FamilyAttention:
             s.diagonal(run.start, 2, 3).fill_(float("-inf"))
         return s
 
+    def focus_on_largest(
+        self, s: Tensor, run: slice, own: Tensor | None
+    ) -> Tensor | None:
+        """Put -inf in place of the scores of a run that are not kept.
+
+        Args:
+            s: the scores, [T, H, r, b].
+            run: the queries.
+            own: scores of leaves with themselves that compete, [T, H, b, 1], or None.
+
+        Returns:
+            ``own`` of the run, -inf where a leaf does not keep itself, or None.
+        """
+        if self.focus is None:
+            return None
+        own_column = s.diagonal(run.start, 2, 3)
+        beside = own_column.clone()
+        competes = self.own_column and self.focus.includes_self
+        if own is not None:
+            own_column.copy_(own[:, :, run].squeeze(-1))
+        elif not competes:
+            own_column.fill_(float("-inf"))
+        if self.focus.top_k < s.size(3):
+            s.masked_fill_(~keep_largest(s, self.focus.top_k), float("-inf"))
+        kept = None if own is None else own_column.clone().unsqueeze(-1)
+        if not competes:
+            own_column.copy_(beside)
+        return kept
+
+    def own_scores(self, tile: Tile) -> Tensor | None:
+        """Scores of leaves with themselves where they compete: [T, H, b, 1]."""
+        return None if self.own_score is None else tile.load(self.own_score, self.dtype)
+
     def kept(self, tile: Tile, run: slice, like: Tensor) -> Tensor | None:
         """Dropout's factors for a run of queries, the same at every call."""
         if self.dropout == 0.0:
@@ -211,16 +253,20 @@ class FamilyAttention:
     ) -> tuple[Tensor, Tensor]:
         """Context [T, H, b, W] and log-sum-exp [T, H, b, 1] of loaded q, k, v."""
         eps = None if self.eps is None else tile.load(self.eps, self.dtype)
-        bias = self.key_bias(tile)
-        contexts, masses = [], []
+        bias, own = self.key_bias(tile), self.own_scores(tile)
+        contexts, masses, owns = [], [], []
         for run in self.runs(tile, q.size(1)):
             s = self.scores(q, k, eps, bias, run)
+            if (kept_own := self.focus_on_largest(s, run, own)) is not None:
+                owns.append(kept_own)
             top = s.amax(-1, keepdim=True)
             mass = s.sub_(top).exp_().sum(-1, keepdim=True)
             if (kept := self.kept(tile, run, s)) is not None:
                 s *= kept
             contexts.append(torch.matmul(s, v).div_(mass))
             masses.append(mass.log_().add_(top))
+        if self.own_kept is not None:
+            tile.store(self.own_kept, torch.cat(owns, 2))
         if len(contexts) == 1:
             return contexts[0], masses[0]
         return torch.cat(contexts, 2), torch.cat(masses, 2)
@@ -248,12 +294,13 @@ class FamilyAttention:
                 [T, H, b, 1]; 0 in padded members.
         """
         eps = None if self.eps is None else tile.load(self.eps, self.dtype)
-        bias = self.key_bias(tile)
+        bias, own = self.key_bias(tile), self.own_scores(tile)
         grads_q: list[Tensor] = []
         grad_k, grad_v = None, None
         grad_eps = None if eps is None else torch.zeros_like(eps)
         for run in self.runs(tile, q.size(1)):
             weight = self.scores(q, k, eps, bias, run)
+            self.focus_on_largest(weight, run, own)
             weight = weight.sub_(mass[:, :, run]).exp_()
             grad = grad_context[:, :, run]
             grad_s = torch.matmul(grad, v.transpose(2, 3))

@@ -15,6 +15,7 @@ from torch import Tensor
 from hsa_pyg.compilation import SPARE_ROWS, FamilyLayout
 from hsa_pyg.hierarchy import SignalHierarchy
 from hsa_pyg.ops import adjoint, passes
+from hsa_pyg.ops.focus import Focus
 
 _LAYOUT_FIELDS = tuple(field.name for field in fields(FamilyLayout))
 _SAVED_FIELDS = tuple(field.name for field in fields(passes.Saved))
@@ -38,6 +39,8 @@ def _call(
     seed: Tensor,
     scale: float,
     self_attention: bool,
+    top_k: int,
+    top_k_includes_self: bool,
     dropout: float,
 ) -> passes.AttentionCall:
     return passes.AttentionCall(
@@ -48,6 +51,7 @@ def _call(
         self_attention=self_attention,
         dropout=dropout,
         seed=int(seed) if dropout > 0 else 0,
+        focus=Focus(top_k, top_k_includes_self) if top_k > 0 else None,
     )
 
 
@@ -61,15 +65,19 @@ def attention_forward(
     seed: Tensor,
     scale: float,
     self_attention: bool,
+    top_k: int,
+    top_k_includes_self: bool,
     dropout: float,
     energy: bool,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """y, phi (no rows unless ``energy``), and the tensors of ``passes.Saved``.
 
-    Unless ``keep``, the latter are empty and the call cannot be differentiated.
+    ``top_k`` 0 keeps all siblings. Unless ``keep``, the saved tensors are empty and the
+    call cannot be differentiated.
     """
-    call = _call(hierarchy, position, seed, scale, self_attention, dropout)
+    focus = top_k, top_k_includes_self
+    call = _call(hierarchy, position, seed, scale, self_attention, *focus, dropout)
     with torch.autocast(q.device.type, enabled=False):
         y, saved = passes.forward(call, q, k, v, compute_dtype(q, k, v), keep)
         phi = saved.gain.new_empty(0, q.size(1))
@@ -91,6 +99,8 @@ def _(
     seed: Tensor,
     scale: float,
     self_attention: bool,
+    top_k: int,
+    top_k_includes_self: bool,
     dropout: float,
     energy: bool,
     keep: bool,
@@ -130,10 +140,13 @@ def attention_backward(
     seed: Tensor,
     scale: float,
     self_attention: bool,
+    top_k: int,
+    top_k_includes_self: bool,
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of q, k, v and of position (no rows without position)."""
-    call = _call(hierarchy, position, seed, scale, self_attention, dropout)
+    focus = top_k, top_k_includes_self
+    call = _call(hierarchy, position, seed, scale, self_attention, *focus, dropout)
     with torch.autocast(q.device.type, enabled=False):
         *grads, grad_position = adjoint.backward(
             call, q, k, v, passes.Saved(*saved), grad_y, grad_phi
@@ -156,6 +169,8 @@ def _(
     seed: Tensor,
     scale: float,
     self_attention: bool,
+    top_k: int,
+    top_k_includes_self: bool,
     dropout: float,
 ) -> Any:
     grads = [x.new_empty(x.shape) for x in (q, k, v)]
@@ -183,7 +198,7 @@ def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
     if not ctx.keep:
         raise RuntimeError("attention_forward(keep=False) cannot be differentiated")
     if grad_y is None and grad_phi is None:
-        return None, None, None, None, none, *[None] * 6
+        return None, None, None, None, none, *[None] * 8
     if grad_y is None:
         grad_y = torch.zeros_like(v)
     grads = attention_backward(
@@ -199,7 +214,7 @@ def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
         *ctx.options,
     )
     grad_position = grads[3] if ctx.has_position else None
-    return *grads[:3], grad_position, none, *[None] * 6
+    return *grads[:3], grad_position, none, *[None] * 8
 
 
 attention_forward.register_autograd(_backward, setup_context=_setup_context)

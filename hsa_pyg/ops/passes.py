@@ -18,6 +18,7 @@ from torch import Tensor
 from hsa_pyg.compilation import SPARE_ROWS, FamilyLayout, with_spare_rows
 from hsa_pyg.ops import levels
 from hsa_pyg.ops.family import FamilyAttention, dropout_factors
+from hsa_pyg.ops.focus import Focus
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class AttentionCall:
         self_attention: whether a leaf attends to itself.
         dropout: probability that an attention weight is dropped.
         seed: what dropout is drawn from.
+        focus: what a query keeps of its siblings; None keeps all.
     """
 
     layout: FamilyLayout
@@ -41,8 +43,16 @@ class AttentionCall:
     self_attention: bool
     dropout: float
     seed: int
+    focus: Focus | None = None
 
-    def family_attention(self, mixed: bool, dtype: torch.dtype) -> FamilyAttention:
+    @property
+    def leaves_compete(self) -> bool:
+        """Whether the leaves of mixed families may not be among those they keep."""
+        return self.focus is not None and self.focus.includes_self
+
+    def family_attention(
+        self, mixed: bool, dtype: torch.dtype, own_score: Tensor | None = None
+    ) -> FamilyAttention:
         """The pass over mixed families, or over leaf-only ones."""
         eps = None
         if self.position is not None:
@@ -57,7 +67,22 @@ class AttentionCall:
             dropout=self.dropout,
             seed=self.seed * 4 + int(mixed),
             dtype=dtype,
+            focus=self.focus,
+            own_score=own_score,
+            own_kept=None if own_score is None else torch.empty_like(own_score),
         )
+
+    def entity_self_scores(self, joined: Tensor, channels: int) -> Tensor:
+        """Scores of the entities with themselves, -inf but for leaves: [E + 1, H, 1].
+
+        ``joined`` [X, H, 2 D + W] holds q, k, v of the leaves of mixed families.
+        """
+        q, k, _ = parts_of(joined, channels)
+        score = self.self_scores(q, k, self.leaves[self.layout.mixed_leaf])
+        rows = self.layout.entity_node.numel()
+        own = score.new_full((rows, score.size(1), 1), float("-inf"))
+        own[rows - 1 - score.size(0) : -1, :, 0] = score
+        return own
 
     def kept_leaves(self, like: Tensor, number: int) -> Tensor:
         """Dropout's factors for the self weights of some leaves, like ``like``."""
@@ -168,15 +193,23 @@ def _means_upward(layout: FamilyLayout, joined: Tensor, state: Saved) -> None:
 def _mixed_families(
     call: AttentionCall, joined: Tensor, channels: int, state: Saved
 ) -> None:
-    """Step 2 in mixed families: L and m; ``joined`` has q, k, v of their leaves."""
+    """Step 2 in mixed families: L and m; ``joined`` has q, k, v of their leaves.
+
+    Their leaves' -phi is written, too: it may depend on what else they keep.
+    """
     dtype, (entities, heads) = joined.dtype, state.gain.shape
     entity = with_spare_rows(torch.cat([state.mean, joined]), 1)
-    attention = call.family_attention(True, dtype)
+    own_score = call.entity_self_scores(joined, channels)
+    competing = own_score if call.leaves_compete else None
+    attention = call.family_attention(True, dtype, competing)
     for tile in attention.tiles(entities, heads, entity.size(2)):
         own = [tile.load(x, dtype) for x in parts_of(entity, channels)]
         context, mass = attention.forward(tile, *own)
         tile.store(state.brought, context)
         tile.store(state.mass, mass)
+    count = state.log_weight.size(0)
+    kept = own_score if attention.own_kept is None else attention.own_kept
+    state.gain[count:] = kept[count:-1].squeeze(-1)
 
 
 def _along_tree(call: AttentionCall, joined: Tensor, v: Tensor, state: Saved) -> Tensor:
@@ -185,9 +218,7 @@ def _along_tree(call: AttentionCall, joined: Tensor, v: Tensor, state: Saved) ->
     The leaves of mixed families, and those that are trees, get their own contexts.
     """
     layout, count = call.layout, state.log_weight.size(0)
-    mixed_q, mixed_k, mixed_v = parts_of(joined, (joined.size(2) - v.size(2)) // 2)
-    mixed_nodes = call.leaves[layout.mixed_leaf]
-    state.gain[count:] = call.self_scores(mixed_q, mixed_k, mixed_nodes)
+    mixed_v = joined[..., -v.size(2) :]
     mass = state.mass[:-1].squeeze(-1)
     levels.energy_upward(layout, state.gain, mass)
     log_mu, log_send = levels.split(state.gain, mass)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.ops.focus import Focus
 
 
 def reference_attention(
@@ -21,6 +22,7 @@ def reference_attention(
     self_attention: bool = True,
     position: Tensor | None = None,
     scale: float = 1.0,
+    focus: Focus | None = None,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     r"""Hierarchical self-attention by its definition (Amizadeh et al., Eqs. 8-12).
@@ -33,6 +35,7 @@ def reference_attention(
         self_attention: whether a leaf attends to itself.
         position: positional embeddings :math:`\epsilon`, [M, H, P].
         scale: the factor c of the scores.
+        focus: what a query keeps of its siblings; None keeps all.
         dropout: probability that an attention weight is dropped.
 
     Returns:
@@ -63,6 +66,9 @@ def reference_attention(
             s = s + (position[b] * position[c]).sum(-1)
         return s
 
+    nothing = q.new_full(q.shape[1:2], float("-inf"))
+    keeps_itself: dict[int, Tensor] = {}
+
     # Family attention: log of the mass that goes to siblings, and what it brings.
     log_mass, brought = {}, {}
     for node in order:
@@ -72,14 +78,30 @@ def reference_attention(
                 continue
             s = torch.stack([score(b, c) for c in siblings])  # [siblings, H]
             s = s + s.new_tensor([count[c] for c in siblings]).log()[:, None]
+            if focus is not None:
+                # A leaf may be one of those that compete, at its own place.
+                place = sum(c < b for c in siblings)
+                leaf = _end_of_chain(b, children)
+                competes = focus.includes_self and leaf in row
+                own = score(leaf, leaf) if competes else nothing
+                kept = _kept(torch.cat([s[:place], own[None], s[place:]]), focus.top_k)
+                if competes:
+                    keeps_itself[b] = kept[place]
+                others = torch.cat([kept[:place], kept[place + 1 :]])
+                s = torch.where(others, s, float("-inf"))
             log_mass[b] = s.logsumexp(0)
             share_of = torch.nn.functional.dropout((s - log_mass[b]).exp(), dropout)
             value = torch.stack([v_mean[c] for c in siblings])
             brought[b] = (share_of[..., None] * value).sum(0)
 
     # Energy, leaves to roots. ``gain`` is -phi; -infinity where nothing is attended.
-    nothing = q.new_full(q.shape[1:2], float("-inf"))
-    gain = {}
+    gain: dict[int, Tensor] = {}
+
+    def inside(b: int) -> Tensor:
+        if b in keeps_itself:
+            return torch.where(keeps_itself[b], gain[b], nothing)
+        return gain[b]
+
     for node in reversed(order):
         if node in row:
             gain[node] = score(node, node) if self_attention else nothing
@@ -87,7 +109,7 @@ def reference_attention(
             gain[node] = gain[children[node][0]]
         else:
             gain[node] = sum(
-                count[b] / count[node] * _log_add(gain[b], log_mass[b])
+                count[b] / count[node] * _log_add(inside(b), log_mass[b])
                 for b in children[node]
             )
 
@@ -104,7 +126,7 @@ def reference_attention(
         elif node not in log_mass:  # an only child
             weight[node], context[node] = weight[parent[node]], context[parent[node]]
         else:
-            mu = torch.sigmoid(gain[node] - log_mass[node])
+            mu = torch.sigmoid(inside(node) - log_mass[node])
             above = weight[parent[node]]
             weight[node] = above * mu
             context[node] = (
@@ -132,6 +154,19 @@ def _children(hierarchy: SignalHierarchy) -> tuple[dict[int, list[int]], list[in
         if parent[node] >= 0:
             children.setdefault(parent[node], []).append(node)
     return children, sorted(nodes, key=depth.__getitem__)
+
+
+def _end_of_chain(node: int, children: dict[int, list[int]]) -> int:
+    """The first node from ``node`` down that is no only child's parent."""
+    while len(children.get(node, ())) == 1:
+        node = children[node][0]
+    return node
+
+
+def _kept(rivals: Tensor, number: int) -> Tensor:
+    """Which of [C, H] are the largest of each head, of equal ones the earlier."""
+    order = rivals.argsort(dim=0, descending=True, stable=True)
+    return order.argsort(0) < number
 
 
 def _log_add(a: Tensor, b: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch.nn.functional import logsigmoid
 
 from hsa_pyg.compilation import FamilyLayout
 from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.ops.focus import Focus
 from hsa_pyg.ops.levels import levels
 
 
@@ -39,6 +40,7 @@ def family_weights(
     self_attention: bool = True,
     position: Tensor | None = None,
     scale: float = 1.0,
+    focus: Focus | None = None,
 ) -> FamilyWeights:
     r"""Attention weights between siblings and of leaves on themselves.
 
@@ -51,6 +53,7 @@ def family_weights(
         self_attention: whether a leaf attends to itself.
         position: positional embeddings, [M, 1 or H, P], or None.
         scale: the factor c of the scores.
+        focus: what a query keeps of its siblings; None keeps all.
 
     Raises:
         ValueError: for rows or shapes that do not fit.
@@ -72,6 +75,8 @@ def family_weights(
     if not self_attention:
         own = torch.full_like(own, float("-inf"))
     s = s + count[source].to(s.dtype).log()[:, None]
+    if focus is not None:
+        s, own = _focus(s, own, target, node[source], node, focus)
     top = s.new_full((inner + q.size(0), q.size(1)), float("-inf"))
     top = top.scatter_reduce(0, target[:, None].expand_as(s), s.detach(), "amax")
     top = top.masked_fill(torch.isinf(top), 0)  # roots have no siblings
@@ -106,6 +111,48 @@ def family_weights(
     alone = (parent[inner:] < 0)[:, None]
     own_weight = torch.where(alone, float(self_attention), own_weight)
     return FamilyWeights(torch.stack([node[source], node[target]]), pair, own_weight)
+
+
+def _focus(
+    s: Tensor,
+    own: Tensor,
+    target: Tensor,
+    place: Tensor,
+    node: Tensor,
+    focus: Focus,
+) -> tuple[Tensor, Tensor]:
+    """Scores of pairs [S, H] and of leaves with themselves [N, H], -inf if not kept.
+
+    Args:
+        s: scores of the pairs.
+        own: scores of the leaves with themselves.
+        target: [S] the attending member of each pair, F + N of them.
+        place: [S] node id of the attended one, by which equal scores are told apart.
+        node: [F + N] node id of each member.
+        focus: what is kept.
+    """
+    limit = s.new_full((node.numel(), s.size(1)), focus.top_k, dtype=torch.long)
+    if focus.includes_self:
+        leaf = node.numel() - own.size(0)
+        rival = torch.cat([own.new_full((leaf, own.size(1)), float("inf")), own])
+        ahead = (s > rival[target]) | (
+            (s == rival[target]) & (place < node[target])[:, None]
+        )
+        better = torch.zeros_like(limit).index_add(0, target, ahead.long())
+        kept = better[leaf:] < focus.top_k
+        own = torch.where(kept, own, float("-inf"))
+        limit[leaf:] -= kept.long()
+    # By target, and for each by falling scores, equal ones by their place.
+    order = torch.argsort(place, stable=True)
+    order = order[s[order].argsort(dim=0, descending=True, stable=True)]
+    order = order.gather(0, target[order].argsort(dim=0, stable=True))
+    sorted_target = target[order]
+    size = torch.bincount(target, minlength=node.numel())
+    first = size.cumsum(0) - size
+    rank = torch.arange(s.size(0), device=s.device)[:, None] - first[sorted_target]
+    keep = torch.empty_like(s, dtype=torch.bool)
+    keep.scatter_(0, order, rank < limit.gather(0, sorted_target))
+    return torch.where(keep, s, float("-inf")), own
 
 
 def _check(

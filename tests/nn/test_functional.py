@@ -243,7 +243,7 @@ def test_tensors_that_do_not_fit(change, error, message, hierarchy, tensors):
         ),
         ({"backend": "triton"}, ValueError, "'triton' is not available"),
         ({"backend": "numpy"}, ValueError, "'numpy' is unknown; choose one of 'auto'"),
-        ({"top_k": 3}, NotImplementedError, r"top_k=3 .* not available yet; leave"),
+        ({"top_k": 0}, ValueError, r"top_k must be at least 1, got 0"),
         ({"causal": True}, NotImplementedError, "causal=True .* leave causal=False"),
         ({"tie_queries": False}, NotImplementedError, "leave tie_queries=True"),
         (

@@ -10,7 +10,9 @@ from tests.differentiation import tensors_for
 MIXED = torch.tensor([-1, 0, 0, 0, 1, 1, 1, 2, 2, 6, 6, -1])
 
 
-def forward_arguments(kind, dtype=torch.float32, *, dropout, energy, keep, grad):
+def forward_arguments(
+    kind, dtype=torch.float32, *, dropout, energy, keep, grad, top_k=0
+):
     hierarchy = SignalHierarchy.from_parents(MIXED)
     q, k, v, *position = (x.to(dtype) for x in tensors_for(hierarchy, 2, 4, 3, kind))
     if kind == "shared":
@@ -19,7 +21,8 @@ def forward_arguments(kind, dtype=torch.float32, *, dropout, energy, keep, grad)
     if not position:
         tensors.append(None)
     seed = torch.tensor(7)
-    return (*tensors, flatten(hierarchy), seed, 0.5, True, dropout, energy, keep)
+    options = (0.5, True, top_k, False, dropout, energy, keep)
+    return (*tensors, flatten(hierarchy), seed, *options)
 
 
 @pytest.mark.parametrize("kind", ["none", "shared", "per head"])
@@ -28,6 +31,14 @@ def forward_arguments(kind, dtype=torch.float32, *, dropout, energy, keep, grad)
 def test_opcheck_of_the_forward_pass(kind, energy, dropout):
     arguments = forward_arguments(
         kind, dropout=dropout, energy=energy, keep=True, grad=True
+    )
+    torch.library.opcheck(attention_forward, arguments)
+
+
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_opcheck_of_the_forward_pass_with_top_k(top_k):
+    arguments = forward_arguments(
+        "shared", dropout=0.0, energy=True, keep=True, grad=True, top_k=top_k
     )
     torch.library.opcheck(attention_forward, arguments)
 
@@ -48,7 +59,7 @@ def test_opcheck_of_the_backward_pass(kind, energy, dtype):
         kind, dtype, dropout=0.5, energy=energy, keep=True, grad=False
     )
     y, phi, *saved = attention_forward(*arguments)
-    q, k, v, position, layout, seed, scale, self_attention, dropout, _, _ = arguments
+    q, k, v, position, layout, seed, *options, _, _ = arguments
     torch.library.opcheck(
         attention_backward,
         (
@@ -61,9 +72,7 @@ def test_opcheck_of_the_backward_pass(kind, energy, dtype):
             torch.randn_like(y),
             torch.randn_like(phi) if energy else None,
             seed,
-            scale,
-            self_attention,
-            dropout,
+            *options,
         ),
     )
 

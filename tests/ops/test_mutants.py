@@ -64,8 +64,8 @@ def leaves_have_infinite_energy(patch):
     """phi(i) = +infinity although leaves attend to themselves: -phi(i) = -infinity."""
     plain = AttentionCall.family_attention
 
-    def family_attention(call, mixed, dtype):
-        return dataclasses.replace(plain(call, mixed, dtype), own_column=False)
+    def family_attention(call, *given):
+        return dataclasses.replace(plain(call, *given), own_column=False)
 
     patch.setattr(AttentionCall, "family_attention", family_attention)
     patch.setattr(
