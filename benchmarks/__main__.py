@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import core
+from benchmarks import core, focus
 
-BENCHMARKS = {"core": core}
+BENCHMARKS = {"core": core, "focus": focus}
 
 
 def main() -> None:
