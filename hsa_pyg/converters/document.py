@@ -10,6 +10,7 @@ from typing import Any, Literal
 from hsa_pyg.converters.assemble import BEYOND, assemble, encode_blocks
 from hsa_pyg.converters.blocks import ParsedDocument
 from hsa_pyg.converters.document_schema import document_schema, text_schema
+from hsa_pyg.converters.folder_files import read_file
 from hsa_pyg.converters.formats import (
     SUFFIXES,
     check_format,
@@ -275,7 +276,8 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
         >>> read_text(path)
         'It rained.\r\nWe read.'
     """
-    return decode(Path(path).read_bytes(), Path(path).as_posix(), encoding)
+    name = Path(path).as_posix()
+    return decode(read_file(Path(path), name), name, encoding)
 
 
 def from_document(

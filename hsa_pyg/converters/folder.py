@@ -11,6 +11,7 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from hsa_pyg.converters.document import DocumentConverter, EmptyDocumentError
+from hsa_pyg.converters.folder_files import files_below
 from hsa_pyg.converters.formats import detect_format
 from hsa_pyg.converters.images import PictureReader
 from hsa_pyg.converters.labels import Labels, labels_of_files
@@ -119,21 +120,11 @@ def _find(
             f"There is no folder {folder.as_posix()!r}. "
             "A single file is converted with from_document."
         )
-    found = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
-    top = folder.resolve()
+    found, outside = files_below(folder)
     readable = [
-        path
-        for path in found
-        if (format is not None or detect_format(path) is not None)
-        # Links of the file system lead to no file outside.
-        and path.resolve().is_relative_to(top)
+        path for path in found if format is not None or detect_format(path) is not None
     ]
-    return readable, sorted(set(found) - set(readable))
+    return readable, sorted({*found, *outside} - {*readable})
 
 
 def _warn_skipped(empty: list[Path], unreadable: list[Path]) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from hsa_pyg.converters.document_schema import IMAGE_SIZES
+from hsa_pyg.converters.folder_files import read_file
 from hsa_pyg.converters.images import check_settings, read_pixels
 from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.converters.patch_tree import PatchTree, Tree, patch_tree
@@ -238,7 +239,9 @@ def _read(
         return read_pixels(bytes(picture), "<bytes>", max_size, max_pixels)
     if isinstance(picture, str | os.PathLike):
         path = Path(picture)
-        return read_pixels(path.read_bytes(), path.as_posix(), max_size, max_pixels)
+        return read_pixels(
+            read_file(path, path.as_posix()), path.as_posix(), max_size, max_pixels
+        )
     # Nobody holds a Pillow image without having imported Pillow.
     pillow = sys.modules.get("PIL.Image")
     if pillow is not None and isinstance(picture, pillow.Image):

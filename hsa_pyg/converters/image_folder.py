@@ -10,6 +10,7 @@ from typing import Literal
 
 from tqdm import tqdm
 
+from hsa_pyg.converters.folder_files import files_below
 from hsa_pyg.converters.image import MAX_PIXELS, convert_image, outside_sentence
 from hsa_pyg.converters.labels import Labels, labels_of_files
 from hsa_pyg.converters.patch_tree import Tree
@@ -65,9 +66,13 @@ def from_images(
         >>> signal["image"]["size"].tolist(), signal["patch"].num_nodes
         ([[16, 32]], 2)
     """
-    paths = _find(paths_or_folder)
+    paths, links_out = _find(paths_or_folder)
     label_of = labels_of_files(labels, paths)
-    signals, bad, outside = [], [], []
+    signals, outside = [], []
+    bad = [
+        f"{path.as_posix()!r} leads out of the folder and is not read."
+        for path in links_out
+    ]
     for path in tqdm(paths, desc="Converting", unit="image", disable=not progress):
         y = label_of(path)
         try:
@@ -93,18 +98,14 @@ def from_images(
     return signals
 
 
-def _find(paths_or_folder: Paths) -> list[Path]:
+def _find(paths_or_folder: Paths) -> tuple[list[Path], list[Path]]:
+    """Return the files to convert, and links out of the folder."""
     if not isinstance(paths_or_folder, str | os.PathLike):
-        return [Path(path) for path in paths_or_folder]
+        return [Path(path) for path in paths_or_folder], []
     folder = Path(paths_or_folder)
     if not folder.is_dir():
         raise FileNotFoundError(
             f"There is no folder {folder.as_posix()!r}. "
             "A single file is converted with from_image."
         )
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
+    return files_below(folder)

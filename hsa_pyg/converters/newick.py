@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hsa_pyg.converters.folder_files import read_file
 from hsa_pyg.converters.formats import decode
 from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.converters.trees import (
@@ -201,7 +202,7 @@ def _read(text_or_path: str | os.PathLike[str]) -> str:
                 )
             return text_or_path
     path = Path(text_or_path)
-    return decode(path.read_bytes(), path.as_posix())
+    return decode(read_file(path, path.as_posix()), path.as_posix())
 
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

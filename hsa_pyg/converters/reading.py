@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from hsa_pyg.converters.blocks import ParsedDocument, parse_plain_text
+from hsa_pyg.converters.folder_files import read_file
 from hsa_pyg.converters.formats import decode
 from hsa_pyg.converters.images import PictureReader
 from hsa_pyg.converters.resources import PictureFinder, PictureResolver
@@ -91,14 +92,14 @@ class Reader:
             ValueError: If the file cannot be read as this format.
         """
         if format == "text":
-            text = decode(path.read_bytes(), name, self.encoding or "utf-8")
+            text = decode(read_file(path, name), name, self.encoding or "utf-8")
             return self.parse_text(text, format, name)
         resolve = self._resolver(path.parent, root)
         if format == "html":
             from hsa_pyg.converters.html import parse_html
 
             return parse_html(
-                path.read_bytes(),
+                read_file(path, name),
                 self.split,
                 name=name,
                 encoding=self.encoding,
@@ -109,7 +110,7 @@ class Reader:
         if format == "markdown":
             from hsa_pyg.converters.markdown import parse_markdown
 
-            text = decode(path.read_bytes(), name, self.encoding or "utf-8")
+            text = decode(read_file(path, name), name, self.encoding or "utf-8")
             return parse_markdown(text, self.split, name=name, resolve=resolve)
         from hsa_pyg.converters.epub import parse_epub
 
@@ -133,7 +134,7 @@ class Reader:
         from hsa_pyg.converters.html import parse_html
 
         return parse_html(
-            path.read_bytes(),
+            read_file(path, name),
             self.split,
             root="page",
             name=name,
