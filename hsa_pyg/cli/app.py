@@ -19,7 +19,8 @@ Format = Annotated[
     typer.Option(
         help="Kind of the input, told from suffix and content if left out: text, html, "
         "markdown, epub, image, json, newick, graphml, gml, gexf, edgelist, signals "
-        "(a file of torch.save) or website (a folder of linked pages)."
+        "(a file of torch.save), website (a folder of linked pages) or, to inspect, "
+        "documents (a folder of files, each by itself)."
     ),
 ]
 Images = Annotated[bool, typer.Option(help="Read the pictures of documents.")]
@@ -169,7 +170,10 @@ def inspect(
         Path | None,
         typer.Option(help="Folder of hsa-pyg train: the page shows its attention."),
     ] = None,
-    depth: Annotated[int, typer.Option(min=1, help="Levels of the tree.")] = 4,
+    depth: Annotated[
+        int | None,
+        typer.Option(min=1, help="Levels of the tree, if not what fits in 60 lines."),
+    ] = None,
     max_children: Annotated[
         int, typer.Option(min=1, help="Children of a node that are printed.")
     ] = 5,

@@ -102,6 +102,7 @@ def convert_path(
                     "by --force."
                 )
     found = _find(source, kind, as_website)
+    _check_writable(out)
     # What an earlier conversion wrote into the folder is none of its documents.
     ours = {path.resolve() for path in (out, *kept.values())}
     found.files = [item for item in found.files if item[0].resolve() not in ours]
@@ -125,7 +126,7 @@ def convert_path(
         writers.append((kept["classes"], lambda part: part.write_text(text)))
     writers.append((out, lambda part: torch.save(conversion.signals, part)))
     _write(writers)
-    _print_summary(console, conversion, out, time.perf_counter() - start)
+    _print_summary(console, conversion, written, time.perf_counter() - start)
     return conversion
 
 
@@ -281,6 +282,16 @@ def _unify(signals: list[NestedSignal]) -> list[NestedSignal]:
         ) from error
 
 
+def _check_writable(out: Path) -> None:
+    """Raise an OSError now rather than when the work is done."""
+    if out.is_dir():
+        raise IsADirectoryError(f"{out.as_posix()!r} is a folder: name a file in it.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(f"{out}.part-{os.getpid()}")
+    part.touch()
+    part.unlink()
+
+
 def _write(writers: Sequence[tuple[Path, Callable[[Path], Any]]]) -> None:
     """Write all files under other names first, and then give them their own."""
     parts = [(Path(f"{path}.part-{os.getpid()}"), path) for path, _ in writers]
@@ -296,7 +307,7 @@ def _write(writers: Sequence[tuple[Path, Callable[[Path], Any]]]) -> None:
 
 
 def _print_summary(
-    console: Console, conversion: Conversion, out: Path, seconds: float
+    console: Console, conversion: Conversion, written: Sequence[Path], seconds: float
 ) -> None:
     leaves: Counter[str] = Counter()
     dropped: Counter[str] = Counter()
@@ -324,4 +335,5 @@ def _print_summary(
     table.add_row("seconds", f"{seconds:.1f}")
     console.print(table)
     # A path that is broken over two lines cannot be copied.
-    console.print(Text(f"Written to {out.as_posix()}"), soft_wrap=True)
+    for path in written:
+        console.print(Text(f"Written to {path.as_posix()}"), soft_wrap=True)

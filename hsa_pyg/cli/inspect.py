@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +45,7 @@ def inspect_path(
     kind: str | None = None,
     html: Path | None = None,
     run: TrainedRun | None = None,
-    depth: int = 4,
+    depth: int | None = None,
     max_children: int = 5,
     max_leaves: int = 20_000,
     sample: int | None = None,
@@ -58,7 +59,7 @@ def inspect_path(
         kind: What it is; by default told from suffix and content.
         html: File to write the page of the signal to.
         run: A trained model, whose attention the page shows.
-        depth: Levels of the tree that are printed.
+        depth: Levels of the tree that are printed; by default what fits in 60 lines.
         max_children: Children of a node that are printed.
         max_leaves: Most leaves of a page.
         sample: Which of several signals to look at.
@@ -92,13 +93,17 @@ def inspect_path(
     signal = _choose(signals, sample or 0, path)
     if run is not None:
         run.check(signal, path.as_posix())
+    if html is not None:
+        # First, so that what stops it is not to be found below a tree.
+        _write_page(html, signal, run, max_leaves)
     print_shape(console, signal, path)
     console.print(draw_tree(signal, depth, max_children))
     _print_dropped(console, signal)
+    if found == "website":
+        _print_no_pages(console, path)
     if run is not None:
         _print_classes(console, signal, run)
     if html is not None:
-        _write_page(html, signal, run, max_leaves)
         console.print(f"Page: {html}", soft_wrap=True, markup=False, highlight=False)
 
 
@@ -108,7 +113,7 @@ def _find(path: Path, kind: str | None) -> FolderFiles | str:
         raise FileNotFoundError(f"There is no file or folder {path.as_posix()!r}.")
     if not path.is_dir() or kind == "website":
         return kind or detect_kind(path)
-    found = find_files(path, kind)
+    found = find_files(path, None if kind == "documents" else kind)
     if kind is None and any(told == "html" for _, told in found.files):
         return "website"
     if not found.files:
@@ -176,6 +181,21 @@ def _print_folder(
         console.print(Text(f"No converter: {one_line(suffixes)}"))
 
 
+def _print_no_pages(console: Console, folder: Path) -> None:
+    """Say what else lies in the folder of a website, and how to see it."""
+    kinds = Counter(kind for _, kind in find_files(folder).files)
+    others = {k: n for k, n in kinds.items() if k not in ("html", "image")}
+    if others:
+        listed = ", ".join(f"{number} of {kind}" for kind, number in others.items())
+        console.print(
+            Text(
+                f"Note: beside its pages the folder holds other files ({listed}); "
+                "--format documents takes each file by itself.",
+                "yellow",
+            )
+        )
+
+
 def _print_dropped(console: Console, signal: NestedSignal) -> None:
     dropped = signal._global_store.get("dropped")
     if dropped:
@@ -204,4 +224,7 @@ def _write_page(
             max_leaves=max_leaves,
         )
     except ValueError as error:
-        raise SettingsError(str(error)) from error
+        said = str(error)
+        for name in ("max_tokens", "max_leaves"):
+            said = said.replace(name, f"--{name.replace('_', '-')}")
+        raise SettingsError(said) from error

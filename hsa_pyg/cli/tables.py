@@ -63,12 +63,16 @@ def _facts(shape: TreeShape, labels: NodeLabels) -> Iterator[tuple[str, str]]:
     )
 
 
-def draw_tree(signal: NestedSignal, depth: int, max_children: int) -> Tree:
+#: Lines that a tree may take unless its depth is given.
+MOST_LINES = 60
+
+
+def draw_tree(signal: NestedSignal, depth: int | None, max_children: int) -> Tree:
     """Draw the tree of a signal down to a depth.
 
     Args:
         signal: The signal.
-        depth: Levels to draw.
+        depth: Levels to draw; None for as many as fit in :data:`MOST_LINES` lines.
         max_children: Children of a node to draw; the others are counted.
     """
     order = TreeOrder(signal)
@@ -77,6 +81,8 @@ def draw_tree(signal: NestedSignal, depth: int, max_children: int) -> Tree:
     children: dict[int, list[int]] = {}
     for place, parent in enumerate(order.parent.tolist()):
         children.setdefault(parent, []).append(place)
+    if depth is None:
+        depth = _fitting_depth(children, max_children)
 
     def line(place: int) -> Text:
         node = int(order.node[place])
@@ -109,6 +115,20 @@ def draw_tree(signal: NestedSignal, depth: int, max_children: int) -> Tree:
             below = below[:max_children]
         stack.extend((child, here, level + 1) for child in reversed(below))
     return top
+
+
+def _fitting_depth(children: dict[int, list[int]], max_children: int) -> int:
+    """How many levels can be drawn in :data:`MOST_LINES` lines: two at least."""
+    level, lines, depth = children.get(-1, []), 0, 0
+    while level:
+        lines += len(level)
+        if lines > MOST_LINES and depth >= 2:
+            break
+        depth += 1
+        level = [
+            child for node in level for child in children.get(node, [])[:max_children]
+        ]
+    return max(depth, 1)
 
 
 def dropped_table(dropped: Iterable[tuple[str, int]]) -> Table:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import hsa_pyg
 from hsa_pyg.cli import SettingsError, convert
 from hsa_pyg.cli.app import app
+from hsa_pyg.cli.paths import ReadSettings
 
 
 @pytest.fixture
@@ -237,3 +238,13 @@ def test_from_the_shell(corpus, tmp_path, monkeypatch):
         [*command, "inspect", out, "--sample", "0"], capture_output=True, text=True
     )
     assert "The film was bad." in look.stdout
+
+
+@pytest.mark.parametrize("out", ["folder", "file.txt/out.pt", "folder/none\0.pt"])
+def test_what_cannot_be_written_is_told_before_the_work(tmp_path, out, monkeypatch):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file.txt").write_text("One.")
+    monkeypatch.setattr("hsa_pyg.cli.convert._convert", lambda *given: 1 / 0)
+    with pytest.raises((OSError, ValueError)):
+        convert.convert_path(tmp_path, tmp_path / out, ReadSettings(), force=True)
+    assert not list(tmp_path.rglob("*.part*"))

@@ -117,6 +117,36 @@ def test_a_folder_of_pages_is_a_website(inspect, tmp_path):
         inspect(tmp_path / "empty")
 
 
+def test_what_is_no_page_of_a_website_is_told_and_can_be_seen(inspect, tmp_path):
+    (tmp_path / "a.html").write_text("<p>One.")
+    (tmp_path / "b.txt").write_text("Two.")
+    (tmp_path / "c.md").write_text("Three.")
+    said = " ".join(inspect(tmp_path))
+    assert "page 1" in said
+    assert "holds other files (1 of text, 1 of markdown); --format documents" in said
+    said = " ".join(inspect(tmp_path, kind="documents"))
+    assert "all 3 signals" in said
+    (tmp_path / "b.txt").unlink()
+    (tmp_path / "c.md").unlink()
+    assert "other files" not in " ".join(inspect(tmp_path))
+
+
+def test_a_long_document_leaves_room_for_its_summary(inspect, tmp_path):
+    path = tmp_path / "long.txt"
+    path.write_text("\n\n".join(["One two three four five. Six. Seven." * 5] * 40))
+    assert len(inspect(path)) < 100
+    assert len(inspect(path, depth=4, max_children=20)) > 200
+
+
+def test_a_page_that_would_be_too_large_stops_before_anything_is_printed(
+    inspect, document, tmp_path
+):
+    with pytest.raises(
+        SettingsError, match=r"\(--max-tokens\).* or raise --max-leaves"
+    ):
+        inspect(document, html=tmp_path / "page.html", max_leaves=3)
+
+
 def test_saved_signals(inspect, tmp_path):
     data = list(FakeNestedDataset(num_samples=60))
     torch.save(data, tmp_path / "data.pt")
@@ -142,7 +172,7 @@ def test_a_page_with_the_attention_of_a_model(inspect, document, tmp_path):
     assert f"{run.classes[best]} {float(chances[best]):.3f}" in lines
     assert f"Page: {html}" in lines
     assert '"weights":{"layers":' in html.read_text()
-    with pytest.raises(SettingsError, match="raise max_leaves"):
+    with pytest.raises(SettingsError, match="raise --max-leaves"):
         inspect(document, html=html, max_leaves=3)
 
 
