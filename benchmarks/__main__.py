@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import core, focus
+from benchmarks import converters, core, focus
 
-BENCHMARKS = {"core": core, "focus": focus}
+BENCHMARKS = {"converters": converters, "core": core, "focus": focus}
 
 
 def main() -> None:

@@ -66,7 +66,8 @@ class _ProseSplitter:
         except ImportError as error:
             raise ImportError(
                 "Splitting prose into sentences needs sentencex: "
-                'pip install "hsa-pyg[text]" (or pass sentences="lines").'
+                'pip install "hsa-pyg[text]", which html and epub include (or pass '
+                'sentences="lines").'
             ) from error
         self.language = language
         self._boundaries = sentencex.get_sentence_boundaries

@@ -244,7 +244,8 @@ def _word_rules() -> tuple[Normalizer, PreTokenizer]:
         from tokenizers import normalizers, pre_tokenizers
     except ImportError as error:
         raise ImportError(
-            'Tokenizing text needs tokenizers: pip install "hsa-pyg[text]".'
+            'Tokenizing text needs tokenizers: pip install "hsa-pyg[text]", which html '
+            "and epub include."
         ) from error
     normalizer = normalizers.BertNormalizer(
         clean_text=False, handle_chinese_chars=True, strip_accents=False, lowercase=True

@@ -1,7 +1,5 @@
-import base64
 import copy
 import html
-import io
 import pickle
 import tarfile
 from pathlib import Path
@@ -13,46 +11,14 @@ from hypothesis import strategies as st
 from hsa_pyg.converters import DocumentConverter, EmptyDocumentError
 from hsa_pyg.converters.html import parse_html
 from hsa_pyg.converters.images import PictureReader
-from hsa_pyg.converters.resources import PictureFinder
-from hsa_pyg.converters.sentences import sentence_splitter, split_lines
+from hsa_pyg.converters.sentences import split_lines
 from tests.block_trees import (
     check_tree,
     depth,
-    outline_of,
     seen_words,
     words_of_html,
 )
-
-PROSE = sentence_splitter("prose")
-
-
-def png(color="red", size=(8, 8)):
-    from PIL import Image
-
-    written = io.BytesIO()
-    Image.new("RGB", size, color).save(written, "PNG")
-    return written.getvalue()
-
-
-DATA = "data:image/png;base64," + base64.b64encode(png()).decode()
-
-
-def parse(source, resolve=None, **options):
-    parsed = parse_html(source, PROSE, resolve=resolve, **options)
-    check_tree(parsed)
-    return parsed
-
-
-def tree(source, resolve=None):
-    return outline_of(parse(source, resolve))
-
-
-def p(*sentences, role="paragraph"):
-    return (role, *sentences)
-
-
-def finder(folder=None):
-    return PictureFinder(PictureReader(patch=8), folder)
+from tests.pages import DATA, finder, p, parse, png, tree
 
 
 def test_the_head_of_a_page():

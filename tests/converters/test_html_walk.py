@@ -1,44 +1,7 @@
-import base64
-import io
-
 import pytest
 
-from hsa_pyg.converters.html import parse_html
-from hsa_pyg.converters.images import PictureReader
-from hsa_pyg.converters.resources import PictureFinder
-from hsa_pyg.converters.sentences import sentence_splitter
-from tests.block_trees import check_tree, outline_of
-
-PROSE = sentence_splitter("prose")
-
-
-def png(color="red", size=(8, 8)):
-    from PIL import Image
-
-    written = io.BytesIO()
-    Image.new("RGB", size, color).save(written, "PNG")
-    return written.getvalue()
-
-
-DATA = "data:image/png;base64," + base64.b64encode(png()).decode()
-
-
-def parse(source, resolve=None, **options):
-    parsed = parse_html(source, PROSE, resolve=resolve, **options)
-    check_tree(parsed)
-    return parsed
-
-
-def tree(source, resolve=None):
-    return outline_of(parse(source, resolve))
-
-
-def p(*sentences, role="paragraph"):
-    return (role, *sentences)
-
-
-def finder(folder=None):
-    return PictureFinder(PictureReader(patch=8), folder)
+from tests.block_trees import outline_of
+from tests.pages import DATA, finder, p, parse, png, tree
 
 
 @pytest.mark.parametrize(

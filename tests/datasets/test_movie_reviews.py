@@ -9,6 +9,7 @@ import tokenizers
 import torch
 from torch_geometric.loader import DataLoader
 
+from hsa_pyg import NestedSignal
 from hsa_pyg.converters import train_word_tokenizer
 from hsa_pyg.datasets import MovieReviews
 from hsa_pyg.datasets.movie_reviews import split_names
@@ -124,7 +125,8 @@ def test_a_second_start_loads_what_the_first_has_stored(root, reviews, monkeypat
 
 
 def test_processed_files_load_without_running_code(reviews):
-    torch.load(reviews.processed_paths[0], weights_only=True)
+    stored = torch.load(reviews.processed_paths[0], weights_only=True)
+    assert stored[2] is NestedSignal
 
 
 def test_batches_of_the_stock_loader_hold_every_node(reviews):

@@ -115,8 +115,13 @@ def render_viewer(
 
 
 def _source(signal: NestedSignal) -> str:
-    source = signal._global_store.get("source", "")
-    return source if isinstance(source, str) else ""
+    """What a signal is called: its source, or the title or path of its only page."""
+    pages = signal["page"] if "page" in signal.node_types else {}
+    names = [signal._global_store.get("source", "")]
+    names += [
+        pages[name][0] for name in ("title", "path") if len(pages.get(name, ())) == 1
+    ]
+    return next((name for name in names if isinstance(name, str) and name), "")
 
 
 def _output(output: Tensor, classes: Sequence[str] | None) -> dict[str, Any]:

@@ -125,3 +125,11 @@ def test_equal_signals_give_equal_pages():
     assert render_viewer(data[0]) == render_viewer(
         FakeNestedDataset(num_samples=1, seed=4)[0]
     )
+
+
+def test_a_page_of_a_website_is_called_by_its_title(tmp_path):
+    (tmp_path / "a.html").write_text("<title>Rain & sun</title><p>One.")
+    (tmp_path / "b.html").write_text("<p>Two.")
+    titled, untitled = Website(tmp_path, progress=False)
+    assert "<title>Rain &amp; sun</title>" in render_viewer(titled)
+    assert "<title>b.html</title>" in render_viewer(untitled)
