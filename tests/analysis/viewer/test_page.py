@@ -7,6 +7,7 @@ import torch
 
 from hsa_pyg import NestedSignal
 from hsa_pyg.analysis import render_viewer, write_viewer
+from hsa_pyg.converters import Website
 from hsa_pyg.datasets import FakeNestedDataset
 from hsa_pyg.nn import HSATransformer
 
