@@ -251,8 +251,9 @@ class TextDataset(WordDataset, StoredWhole):
     def raw_texts(self) -> RawTexts:
         """Read the texts and labels of this data set, for baselines.
 
-        Example:
-            >>> texts, labels = MovieReviews(root).raw_texts()  # doctest: +SKIP
+        .. code-block:: python
+
+            texts, labels = MovieReviews(root, "train").raw_texts()
         """
         documents = {document.name: document for document in self.documents()}
         chosen = [documents[name] for name in self.sources]

@@ -330,3 +330,15 @@ def test_signals_are_saved_and_loaded_safely(tmp_path):
     assert loaded["vertex"].name == [repr(node) for node in nx.barbell_graph(5, 1)]
     assert torch.equal(loaded["vertex"].x, signal["vertex"].x)
     assert re.search("community: 2", repr(loaded))
+
+
+def test_a_graph_of_200_000_vertices_and_1_000_000_edges():
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(200_000, (2, 1_000_000), generator=generator)
+    signal = from_graph(Data(edge_index=edges, num_nodes=200_000), max_family=64)
+    assert torch.equal(signal["vertex", "to", "vertex"].edge_index, edges)
+    assert signal.hierarchy.num_leaves == 200_000
+    assert signal.hierarchy.max_branching <= 64
+    kinds = ("community", "graph")
+    above = [signal["vertex", "child_of", kind].edge_index[0] for kind in kinds]
+    assert torch.equal(torch.cat(above).sort().values, torch.arange(200_000))
