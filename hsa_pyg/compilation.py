@@ -186,7 +186,8 @@ def compile_layout(
     """
     num_nodes, num_leaves = parent.numel(), int(is_leaf.sum())
     kept, above, top, below = splice_chains(parent, is_leaf, count)
-    if bool((top != below).any()):
+    has_chains = bool((top != below).any())
+    if has_chains:
         squeezed = torch.where(kept, above, torch.full_like(above, -1))
         depth = roots_and_depths(squeezed)[1]
 
@@ -203,7 +204,7 @@ def compile_layout(
 
     # Members, family by family.
     member = (kept & (above >= 0)).nonzero().view(-1)
-    if bool((top != below).any()):
+    if has_chains:
         # Siblings in the order of their own numbers, not of what stands for them.
         member = member[torch.argsort(top[member])]
     family = number[above[member]]

@@ -46,7 +46,9 @@ class CategoryEmbedding(torch.nn.Module):
         # One table for all: the ids of a category start where the last one's end.
         self.embedding = torch.nn.Embedding(sum(sizes), channels)
         size = torch.tensor(self.sizes)
+        self.register_buffer("size", size, persistent=False)
         self.register_buffer("first", size.cumsum(0) - size, persistent=False)
+        self.size: Tensor
         self.first: Tensor
         self.reset_parameters()
 
@@ -75,7 +77,7 @@ class CategoryEmbedding(torch.nn.Module):
         # or in a compiled model it would break the flow, and is left out.
         if x.device.type != "cpu" or torch.compiler.is_compiling():
             return
-        outside = (x < 0) | (x >= torch.tensor(self.sizes))
+        outside = (x < 0) | (x >= self.size)
         if bool(outside.any()):
             row, column = outside.nonzero()[0].tolist()
             raise IndexError(

@@ -168,7 +168,7 @@ def _mixed_families(
     outer = [with_spare_rows(x, 1) for x in (tree.brought, tree.offset[..., None])]
     competing = None
     if call.leaves_compete:
-        competing = call.entity_self_scores(joined, width)
+        competing = call.competing(call.mixed_self_scores(joined, width))
     attention = call.family_attention(True, dtype, competing)
     grad_eps = None
     if attention.eps is not None:

@@ -72,13 +72,16 @@ class AttentionCall:
             own_kept=None if own_score is None else torch.empty_like(own_score),
         )
 
-    def entity_self_scores(self, joined: Tensor, channels: int) -> Tensor:
-        """Scores of the entities with themselves, -inf but for leaves: [E + 1, H, 1].
+    def mixed_self_scores(self, joined: Tensor, channels: int) -> Tensor:
+        """s(i, i) of the leaves of mixed families: [X, H].
 
-        ``joined`` [X, H, 2 D + W] holds q, k, v of the leaves of mixed families.
+        ``joined`` [X, H, 2 D + W] holds their q, k, v.
         """
         q, k, _ = parts_of(joined, channels)
-        score = self.self_scores(q, k, self.leaves[self.layout.mixed_leaf])
+        return self.self_scores(q, k, self.leaves[self.layout.mixed_leaf])
+
+    def competing(self, score: Tensor) -> Tensor:
+        """Scores [X, H] of leaves, as those of entities, else -inf: [E + 1, H, 1]."""
         rows = self.layout.entity_node.numel()
         own = score.new_full((rows, score.size(1), 1), float("-inf"))
         own[rows - 1 - score.size(0) : -1, :, 0] = score
@@ -199,8 +202,8 @@ def _mixed_families(
     """
     dtype, (entities, heads) = joined.dtype, state.gain.shape
     entity = with_spare_rows(torch.cat([state.mean, joined]), 1)
-    own_score = call.entity_self_scores(joined, channels)
-    competing = own_score if call.leaves_compete else None
+    own_score = call.mixed_self_scores(joined, channels)
+    competing = call.competing(own_score) if call.leaves_compete else None
     attention = call.family_attention(True, dtype, competing)
     for tile in attention.tiles(entities, heads, entity.size(2)):
         own = [tile.load(x, dtype) for x in parts_of(entity, channels)]
@@ -208,8 +211,9 @@ def _mixed_families(
         tile.store(state.brought, context)
         tile.store(state.mass, mass)
     count = state.log_weight.size(0)
-    kept = own_score if attention.own_kept is None else attention.own_kept
-    state.gain[count:] = kept[count:-1].squeeze(-1)
+    if attention.own_kept is not None:
+        own_score = attention.own_kept[count:-1].squeeze(-1)
+    state.gain[count:] = own_score
 
 
 def _along_tree(call: AttentionCall, joined: Tensor, v: Tensor, state: Saved) -> Tensor:
