@@ -31,6 +31,7 @@ from hsa_pyg.cli.paths import (
 from hsa_pyg.cli.tables import dropped_table, file_table
 from hsa_pyg.converters import train_word_tokenizer
 from hsa_pyg.data import NestedSignal, unify
+from hsa_pyg.datasets.raw_files import part_of
 
 
 @dataclass
@@ -287,14 +288,14 @@ def _check_writable(out: Path) -> None:
     if out.is_dir():
         raise IsADirectoryError(f"{out.as_posix()!r} is a folder: name a file in it.")
     out.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(f"{out}.part-{os.getpid()}")
+    part = part_of(out)
     part.touch()
     part.unlink()
 
 
 def _write(writers: Sequence[tuple[Path, Callable[[Path], Any]]]) -> None:
     """Write all files under other names first, and then give them their own."""
-    parts = [(Path(f"{path}.part-{os.getpid()}"), path) for path, _ in writers]
+    parts = [(part_of(path), path) for path, _ in writers]
     try:
         for (part, path), (_, write) in zip(parts, writers, strict=True):
             path.parent.mkdir(parents=True, exist_ok=True)

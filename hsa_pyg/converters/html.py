@@ -10,8 +10,8 @@ from hsa_pyg.converters.charset import decode_html
 from hsa_pyg.converters.flow import FlowBuilder
 from hsa_pyg.converters.formats import check_text
 from hsa_pyg.converters.html_walk import HtmlWalk
-from hsa_pyg.converters.markup import bound_nesting, close_empty_elements
-from hsa_pyg.converters.page_head import ParsedPage, head_of, parse_tree
+from hsa_pyg.converters.markup import close_empty_elements
+from hsa_pyg.converters.page_head import ParsedPage, head_of, parse_tree, tidied
 from hsa_pyg.converters.resources import PictureResolver
 from hsa_pyg.converters.sentences import SentenceSplitter
 
@@ -95,9 +95,7 @@ def parse_html(
     else:
         source = content.removeprefix("\ufeff")
     check_text(source, name, "html")
-    if source.lstrip()[:5] == "<?xml" if xhtml is None else xhtml:
-        source = close_empty_elements(source)
-    source = bound_nesting(source)
+    source = tidied(source, xhtml)
     parser = parse_tree(source)
     page = head_of(parser, dropped)
     if not main_content:

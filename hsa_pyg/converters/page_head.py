@@ -57,9 +57,20 @@ def read_head(
         ['rain.html']
     """
     source = decode_html(content, name, encoding, Counter())
-    if source.lstrip()[:5] == "<?xml":
+    return head_of(parse_tree(tidied(source)), Counter())
+
+
+def tidied(source: str, xhtml: bool | None = None) -> str:
+    """Make the source of a page fit for a parser of HTML.
+
+    Args:
+        source: The page.
+        xhtml: Whether it is XHTML; None takes it for XHTML if it starts with an XML
+            declaration.
+    """
+    if source.lstrip()[:5] == "<?xml" if xhtml is None else xhtml:
         source = close_empty_elements(source)
-    return head_of(parse_tree(bound_nesting(source)), Counter())
+    return bound_nesting(source)
 
 
 def head_of(parser: LexborHTMLParser, dropped: Counter[str]) -> ParsedPage:
