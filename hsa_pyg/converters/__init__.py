@@ -9,7 +9,6 @@ from hsa_pyg.converters.document import (
     EmptyDocumentError,
     from_document,
     from_html,
-    read_text,
 )
 from hsa_pyg.converters.folder import from_documents
 from hsa_pyg.converters.graph import from_graph
@@ -20,6 +19,7 @@ from hsa_pyg.converters.molecule import ATOM_SIZES, from_molecule, from_smiles
 from hsa_pyg.converters.nested import from_nested
 from hsa_pyg.converters.networkx_tree import from_networkx
 from hsa_pyg.converters.newick import from_newick, from_newick_file
+from hsa_pyg.converters.reading import read_text
 from hsa_pyg.converters.to_hierarchy import ToHierarchy
 from hsa_pyg.converters.tokenization import (
     Characters,

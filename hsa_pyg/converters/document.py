@@ -7,22 +7,25 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
-from hsa_pyg.converters.assemble import BEYOND, assemble, encode_blocks
-from hsa_pyg.converters.blocks import ParsedDocument
+from hsa_pyg.converters.assemble import (
+    BEYOND,
+    TreeOfPatches,
+    assemble,
+    encode_blocks,
+)
+from hsa_pyg.converters.blocks import Block, ParsedDocument
 from hsa_pyg.converters.document_schema import document_schema, text_schema
-from hsa_pyg.converters.folder_files import read_file
 from hsa_pyg.converters.formats import (
     SUFFIXES,
     check_format,
     check_text,
-    decode,
     detect_format,
 )
-from hsa_pyg.converters.images import PictureReader
+from hsa_pyg.converters.images import PictureReader, picture_reader
 from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.converters.reading import Reader
 from hsa_pyg.converters.sentences import SentenceSplitter, sentence_splitter
-from hsa_pyg.converters.tokenization import as_text_encoder
+from hsa_pyg.converters.tokenization import EncodedText, as_text_encoder
 from hsa_pyg.data import NestedSignal, Schema
 
 
@@ -115,7 +118,7 @@ class DocumentConverter:
         self.images = picture_reader(images)
         self.main_content = main_content
         self.keep_text = keep_text
-        self._reader = Reader(
+        self.reader = Reader(
             self.split,
             encoding=encoding,
             pictures=self.images,
@@ -126,9 +129,29 @@ class DocumentConverter:
         """Schema of the signals that documents of ``format`` become."""
         if format == "text":
             return text_schema(self.keep_text)
-        width = None if self.images is None else self.images.width
-        tree = "grid" if self.images is None else self.images.tree
-        return document_schema(patch_width=width, tree=tree, keep_text=self.keep_text)
+        return self.rich_schema()
+
+    def rich_schema(
+        self, root: Literal["document", "page"] = "document", website: bool = False
+    ) -> Schema:
+        """Schema of documents with sections, blocks and pictures.
+
+        Args:
+            root: Type of a document's root.
+            website: Whether the documents are pages below one ``website``.
+        """
+        return document_schema(
+            root=root,
+            patch_width=None if self.images is None else self.images.width,
+            tree=self.tree,
+            website=website,
+            keep_text=self.keep_text,
+        )
+
+    @property
+    def tree(self) -> TreeOfPatches:
+        """How the patches of a picture are nested."""
+        return "grid" if self.images is None else self.images.tree
 
     def text(
         self,
@@ -156,7 +179,7 @@ class DocumentConverter:
         name = source or "<text>"
         check_format(name, format)
         check_text(text, name, format)
-        parsed = self._reader.parse_text(text, format, name)
+        parsed = self.reader.parse_text(text, format, name)
         return self.parsed(parsed, format, source, y)
 
     def file(
@@ -206,7 +229,7 @@ class DocumentConverter:
         """
         name = Path(path).as_posix()
         format = check_format(name, format or detect_format(Path(path)))
-        return self._reader.parse_file(Path(path), format, name, root)
+        return self.reader.parse_file(Path(path), format, name, root)
 
     def parsed(
         self,
@@ -225,12 +248,8 @@ class DocumentConverter:
         """
         name = source or "<text>"
         schema = self.schema(format)
-        dropped = Counter(parsed.dropped)
-        tokens = encode_blocks(
-            parsed.block, parsed.text, self.encode, name, self.max_tokens, dropped
-        )
-        tree = "grid" if self.images is None else self.images.tree
-        signal = assemble(parsed.block, tokens, schema, tree, BEYOND in dropped)
+        tokens, dropped = self.encoded(parsed, name)
+        signal = assemble(parsed.block, tokens, schema, self.tree, BEYOND in dropped)
         if not any(signal[kind].x.size(0) for kind in schema.leaf_types):
             raise EmptyDocumentError(
                 f"Document {name!r} is empty: none of its {len(parsed.text)} "
@@ -244,40 +263,23 @@ class DocumentConverter:
             signal.y = label_tensor(y, f"document {name!r}")
         return signal
 
+    def encoded(
+        self, parsed: ParsedDocument, name: str
+    ) -> tuple[dict[Block, EncodedText], Counter[str]]:
+        """Tokenize what a reader of documents made of one.
 
-def picture_reader(images: bool | PictureReader) -> PictureReader | None:
-    """Return the reader that the converters' ``images`` argument asks for.
+        Args:
+            parsed: The tree of blocks and its text.
+            name: Name of the document, for errors.
 
-    Raises:
-        TypeError: If it is neither a bool nor a reader.
-    """
-    if isinstance(images, PictureReader):
-        return images
-    if isinstance(images, bool):
-        return PictureReader() if images else None
-    raise TypeError(
-        f"images={images!r} is a {type(images).__name__}: pass True, False or a "
-        "PictureReader."
-    )
-
-
-def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
-    r"""Return a text file's text exactly as the ``span`` of its signal counts it.
-
-    Line endings are kept and a byte order mark is taken off.
-
-    Raises:
-        ValueError: If the file is not in this encoding, with the byte offset.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp(), "a.txt")
-        >>> _ = path.write_bytes(b"It rained.\r\nWe read.")
-        >>> read_text(path)
-        'It rained.\r\nWe read.'
-    """
-    name = Path(path).as_posix()
-    return decode(read_file(Path(path), name), name, encoding)
+        Returns:
+            The tokens of its sentences, and what was left out in all.
+        """
+        dropped = Counter(parsed.dropped)
+        tokens = encode_blocks(
+            parsed.block, parsed.text, self.encode, name, self.max_tokens, dropped
+        )
+        return tokens, dropped
 
 
 def from_document(

@@ -24,6 +24,7 @@ __all__ = [
     "PictureReader",
     "check_settings",
     "patch_tree",
+    "picture_reader",
     "read_pixels",
 ]
 
@@ -134,6 +135,22 @@ class PictureReader:
     def __repr__(self) -> str:
         settings = ", ".join(f"{key}={value!r}" for key, value in vars(self).items())
         return f"{type(self).__name__}({settings})"
+
+
+def picture_reader(images: bool | PictureReader) -> PictureReader | None:
+    """Return the reader that the converters' ``images`` argument asks for.
+
+    Raises:
+        TypeError: If it is neither a bool nor a reader.
+    """
+    if isinstance(images, PictureReader):
+        return images
+    if isinstance(images, bool):
+        return PictureReader() if images else None
+    raise TypeError(
+        f"images={images!r} is a {type(images).__name__}: pass True, False or a "
+        "PictureReader."
+    )
 
 
 def check_settings(

@@ -150,5 +150,24 @@ class Reader:
         return None if self._finder is None else self._finder.beside(folder, root)
 
 
+def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+    r"""Return a text file's text exactly as the ``span`` of its signal counts it.
+
+    Line endings are kept and a byte order mark is taken off.
+
+    Raises:
+        ValueError: If the file is not in this encoding, with the byte offset.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "a.txt")
+        >>> _ = path.write_bytes(b"It rained.\r\nWe read.")
+        >>> read_text(path)
+        'It rained.\r\nWe read.'
+    """
+    name = Path(path).as_posix()
+    return decode(read_file(Path(path), name), name, encoding)
+
+
 def _is_xhtml(path: Path) -> bool | None:
     return True if path.suffix.lower() in (".xhtml", ".xht") else None

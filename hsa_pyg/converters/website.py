@@ -11,20 +11,19 @@ from typing import Any, Literal, overload
 import torch
 from tqdm import tqdm
 
-from hsa_pyg.converters.assemble import BEYOND, SignalBuilder, encode_blocks
+from hsa_pyg.converters.assemble import BEYOND, SignalBuilder
 from hsa_pyg.converters.blocks import Block, ParsedDocument
-from hsa_pyg.converters.document import picture_reader
-from hsa_pyg.converters.document_schema import LINKS_TO, document_schema
+from hsa_pyg.converters.document import DocumentConverter
+from hsa_pyg.converters.document_schema import LINKS_TO
 from hsa_pyg.converters.images import PictureReader
 from hsa_pyg.converters.labels import Label, label_tensor
 from hsa_pyg.converters.main_content import MainContentError
-from hsa_pyg.converters.reading import Reader
-from hsa_pyg.converters.sentences import SentenceSplitter, sentence_splitter
+from hsa_pyg.converters.sentences import SentenceSplitter
 from hsa_pyg.converters.site import scan_site
-from hsa_pyg.converters.tokenization import EncodedText, as_text_encoder
+from hsa_pyg.converters.tokenization import EncodedText
 from hsa_pyg.data import NestedSignal, Schema
 
-_PAGE = "page"
+_PAGE: Literal["page"] = "page"
 
 
 class Website:
@@ -93,18 +92,16 @@ class Website:
         keep_text: bool = True,
         progress: bool = True,
     ) -> None:
-        if max_tokens is not None and max_tokens < 1:
-            raise ValueError(f"max_tokens must be positive, but is {max_tokens}.")
         self.root = Path(root)
-        self.encode = as_text_encoder(tokenizer)
-        self.images = picture_reader(images)
-        self.max_tokens = max_tokens
-        self.keep_text = keep_text
-        self._reader = Reader(
-            sentence_splitter(sentences, language),
+        self._convert = DocumentConverter(
+            tokenizer,
+            sentences=sentences,
+            language=language,
             encoding=encoding,
-            pictures=self.images,
+            max_tokens=max_tokens,
+            images=images,
             main_content=main_content,
+            keep_text=keep_text,
         )
         site = scan_site(root, start, max_pages, encoding, progress)
         self.paths, self.titles = site.paths, site.titles
@@ -115,13 +112,7 @@ class Website:
 
     def schema(self, whole: bool = False) -> Schema:
         """Schema of the signals of the pages, or of that of the whole site."""
-        return document_schema(
-            root="page",
-            patch_width=None if self.images is None else self.images.width,
-            tree=self._tree,
-            website=whole,
-            keep_text=self.keep_text,
-        )
+        return self._convert.rich_schema(_PAGE, website=whole)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -147,7 +138,7 @@ class Website:
                 f"There is no page {number}: the site has {len(self)} pages."
             ) from None
         parsed, tokens, dropped = self._parse(number)
-        builder = SignalBuilder(self.schema(), self._tree)
+        builder = SignalBuilder(self.schema(), self._convert.tree)
         builder.add_document(parsed.block, tokens, cut=BEYOND in dropped)
         signal = builder.signal()
         self._describe(signal, [number], [parsed.text])
@@ -167,7 +158,7 @@ class Website:
         Raises:
             ValueError: If no page has a leaf.
         """
-        builder = SignalBuilder(self.schema(whole=True), self._tree)
+        builder = SignalBuilder(self.schema(whole=True), self._convert.tree)
         site = builder.add_root("website")
         dropped = Counter(self.dropped)
         texts = []
@@ -179,7 +170,7 @@ class Website:
             cut = BEYOND in dropped_here
             builder.add_document(parsed.block, tokens, ("website", site), cut)
             dropped.update(dropped_here)
-            if self.keep_text:
+            if self._convert.keep_text:
                 texts.append(parsed.text)
         signal = builder.signal()
         if not any(signal[kind].x.size(0) for kind in signal.schema.leaf_types):
@@ -200,27 +191,19 @@ class Website:
             f"links={self.links.size(1)})"
         )
 
-    @property
-    def _tree(self) -> Literal["grid", "quadtree"]:
-        return "grid" if self.images is None else self.images.tree
-
     def _parse(
         self, number: int
     ) -> tuple[ParsedDocument, dict[Block, EncodedText], Counter[str]]:
         path = self.paths[number]
         try:
-            parsed = self._reader.parse_page(self.root / path, path, self.root)
+            parsed = self._convert.reader.parse_page(self.root / path, path, self.root)
         except MainContentError:
             # A page that is a list of links must not end the conversion of its site.
             page = Block(_PAGE, 0, 0)
             parsed = ParsedDocument(
                 page, "", Counter({"pages without main content": 1})
             )
-        dropped = Counter(parsed.dropped)
-        tokens = encode_blocks(
-            parsed.block, parsed.text, self.encode, path, self.max_tokens, dropped
-        )
-        return parsed, tokens, dropped
+        return parsed, *self._convert.encoded(parsed, path)
 
     def _describe(
         self, signal: NestedSignal, numbers: range | list[int], texts: list[str]
@@ -228,7 +211,7 @@ class Website:
         pages = signal[_PAGE]
         pages.path = [self.paths[number] for number in numbers]
         pages.title = [self.titles[number] for number in numbers]
-        if self.keep_text:
+        if self._convert.keep_text:
             pages.text = texts
 
 

@@ -1,4 +1,7 @@
-"""The operators as PyTorch knows them: schema, shapes, autograd, autocast."""
+"""The operators as PyTorch knows them: schema, shapes, autograd, autocast.
+
+``torch.library.opcheck`` raises by itself where an operator is not what it says.
+"""
 
 import pytest
 import torch
