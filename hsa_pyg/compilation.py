@@ -2,7 +2,7 @@
 
 Everything here is vectorised over nodes: paths are followed by pointer doubling
 (logarithmic in the depth of the tree), families are grouped by sorting. The only
-Python loops run over doubling steps and over buckets of like-sized families.
+Python loops run over doubling steps, buckets of like-sized families, and tiles.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
+
+from hsa_pyg.slots import lay_out_slots
 
 #: Cost of one more bucket, in rows of a family: what a handful of kernel launches is
 #: worth. Only the trade between padding and launches depends on it, never a result.
@@ -33,10 +35,11 @@ class FamilyLayout:
     which has at least two members. A family is *leaf-only* if all its members are
     leaves, and *mixed* otherwise. *Entities* are the internal nodes followed by the
     leaves of mixed families. A *bucket* holds families of one kind, padded to one
-    width; a family fills at least half of it.
+    width; a family fills at least half of it. *Slots* hold the same members without
+    padding, family by family, leaf-only families first.
 
     Shapes: F internal nodes, E entities, X = E - F leaves of mixed families, N leaf
-    rows, M nodes.
+    rows, M nodes, S slots, T tiles of slots.
     """
 
     internal_node: Tensor  #: [F] id of the node that owns each family
@@ -55,6 +58,13 @@ class FamilyLayout:
     node_energy: Tensor  #: [M] where a node finds its energy: F + N + 1 rows
     level_ptr: Tensor  #: CPU: first internal node of each level, and F at the end
     buckets: Tensor  #: CPU: [B, 7], see :data:`BUCKET_FIELDS`
+    slot_member: Tensor  #: [S] leaf row of a leaf-only family, or entity of a mixed one
+    slot_family: Tensor  #: [S] internal number of the family
+    family_first: Tensor  #: [F] first slot
+    family_size: Tensor  #: [F] members
+    family_order: Tensor  #: [F] internal numbers in the order of the slots
+    tile_start: Tensor  #: [T + 1] first slot of every tile, and S
+    kind_sizes: Tensor  #: CPU: [2, 3] families, slots, tiles; leaf-only, then mixed
 
     def to(
         self, device: torch.device | str, non_blocking: bool = False
@@ -77,7 +87,7 @@ class FamilyLayout:
         return FamilyLayout(*(x[:-SPARE_ROWS] for x in rows))
 
     def _map(self, function) -> FamilyLayout:  # type: ignore[no-untyped-def]
-        stay = ("level_ptr", "buckets")
+        stay = ("level_ptr", "buckets", "kind_sizes")
         moved = {
             f.name: getattr(self, f.name)
             if f.name in stay
@@ -258,6 +268,7 @@ def compile_layout(
         node_energy=standing,
         level_ptr=level_ptr,
         buckets=buckets,
+        **lay_out_slots(slot, family, mixed),
     )
 
 

@@ -23,7 +23,12 @@ MAY_IMPORT = {
 }
 ROOMS = {*MAY_IMPORT, "cli"}
 # Files of a room that lie beside it.
-ROOM_OF_FILE = {"__main__": "cli", "compilation": "hierarchy", "forest": "hierarchy"}
+ROOM_OF_FILE = {
+    "__main__": "cli",
+    "compilation": "hierarchy",
+    "forest": "hierarchy",
+    "slots": "hierarchy",
+}
 SAYS_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", "tools"}
 
 

@@ -1,11 +1,7 @@
 """The passes of hierarchical self-attention, behind one dispatcher."""
 
-from hsa_pyg.ops.dispatch import (
-    BACKENDS,
-    available_backends,
-    hierarchical_attention,
-    last_backend,
-)
+from hsa_pyg.ops.backends import BACKENDS, available_backends, last_backend
+from hsa_pyg.ops.dispatch import hierarchical_attention
 from hsa_pyg.ops.weights import FamilyWeights, family_weights
 
 __all__ = [

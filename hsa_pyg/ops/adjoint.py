@@ -40,6 +40,7 @@ def backward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    y: Tensor,
     saved: Saved,
     grad_y: Tensor,
     grad_phi: Tensor | None,
@@ -52,7 +53,7 @@ def backward(
     if grad_phi is not None:
         rows.index_add_(0, layout.node_energy, grad_phi.to(dtype)).neg_()
     mixed_leaves = [x[layout.mixed_leaf].to(dtype) for x in (q, k, v, grad_y)]
-    tree = _along_tree(call, saved, grad_y, rows[:count], *mixed_leaves[2:])
+    tree = _along_tree(call, saved, y, grad_y, rows[:count], *mixed_leaves[2:])
     joined = torch.cat(mixed_leaves[:3], -1)
     grad_entity, grad_eps = _mixed_families(call, saved, joined, tree, q.size(2))
 
@@ -85,6 +86,7 @@ def backward(
 def _along_tree(
     call: AttentionCall,
     saved: Saved,
+    y: Tensor,
     grad_y: Tensor,
     grad_gain: Tensor,
     mixed_v: Tensor,
@@ -95,6 +97,7 @@ def _along_tree(
     Args:
         call: the call.
         saved: what the forward pass left.
+        y: [N, H, W].
         grad_y: [N, H, W].
         grad_gain: [F, H], gradient of -phi from outside.
         mixed_v: [X, H, W], values of the leaves of mixed families.
@@ -104,55 +107,56 @@ def _along_tree(
     log_mu, log_send = levels.split(saved.gain, saved.mass[:-1].squeeze(-1))
     mu, send = log_mu.exp(), log_send.exp()
     kept = call.kept_leaves(log_mu[count:], 2)
-    grad_context, grad_weight, worth_of_leaf = _collect(
-        layout, grad_y, saved.leaf_context
-    )
-    own = (mixed_grad * mixed_v).sum(-1) * kept
-    grad_context = torch.cat([grad_context, mixed_grad])
-    grad_weight = torch.cat([grad_weight, own])
-    worth = levels.contexts_transposed(
-        layout, grad_context, grad_weight, mu, send, saved.brought[:-1]
-    )
     weight = saved.log_weight.exp()
     above = weight[levels.entity_parent(layout)]
     above[:count].masked_fill_((layout.internal_parent < 0)[:, None], 0)
-    turn = above * mu * send * (grad_weight - worth)
+    sent = above * send
+    grad_context, grad_log_weight, worth_of_leaf = _collect(
+        layout, y, saved.context, grad_y
+    )
+    grad_context = torch.cat([grad_context, mixed_grad])
+    worth = levels.contexts_transposed(
+        layout, grad_context, grad_log_weight, sent, saved.brought[:-1]
+    )
+    # Nothing splits the weight of a root.
+    grad_log_weight.masked_fill_((layout.internal_parent < 0)[:, None], 0)
+    stays = above * mu
+    own = stays[count:] * (mixed_grad * mixed_v).sum(-1) * kept
+    turn = send * (torch.cat([grad_log_weight, own]) - stays * worth)
     gain, mass = turn.clone(), -turn
     gain[:count] += grad_gain
     levels.energy_transposed(layout, gain, mass, mu, send)
-    sent = above * send
     # -phi of a leaf-only family is the mean of its log-sum-exps.
     share = gain[:count] / layout.internal_count.to(gain.dtype)[:, None]
-    share, weight = (
-        with_spare_rows(x, 1).index_select(0, layout.leaf_parent)
-        for x in (share, weight)
-    )
+    share = with_spare_rows(share, 1).index_select(0, layout.leaf_parent)
     return TreeGradients(
         gain=gain,
         brought=sent[..., None] * grad_context,
         offset=mass - sent * worth,
-        leaf_offset=share - weight * worth_of_leaf,
-        self_weight=(above * mu)[count:] * kept,
+        leaf_offset=share - worth_of_leaf,
+        self_weight=stays[count:] * kept,
     )
 
 
 def _collect(
-    layout: FamilyLayout, grad_y: Tensor, leaf_context: Tensor
+    layout: FamilyLayout, y: Tensor, context: Tensor, grad_y: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of ctx [F, H, W] and w [F, H] from the leaves right below.
+    """Gradients of ctx [F, H, W] and log w [F, H] from the leaves right below.
 
-    The third result, [N, H], is what each leaf adds to the gradient of w.
+    The third result, [N, H], is what each leaf adds to the gradient of log w.
     """
     count, (leaves, heads, width) = layout.internal_node.numel(), grad_y.shape
-    grad_context = leaf_context.new_zeros(count + 1, heads, width)
-    grad_weight = leaf_context.new_zeros(count + 1, heads)
-    worth = leaf_context.new_empty(leaves, heads)
+    grad_context = context.new_zeros(count + 1, heads, width)
+    grad_log_weight = context.new_zeros(count + 1, heads)
+    worth = context.new_empty(leaves, heads)
+    context = with_spare_rows(context, 1)
     for rows in row_chunks(leaves, heads * width, grad_y.is_cuda):
-        parent, grad = layout.leaf_parent[rows], grad_y[rows].to(leaf_context.dtype)
+        parent, grad = layout.leaf_parent[rows], grad_y[rows].to(context.dtype)
         grad_context.index_add_(0, parent, grad)
-        worth[rows] = (grad * leaf_context[rows]).sum(-1)
-    grad_weight.index_add_(0, layout.leaf_parent, worth)
-    return grad_context[:-1], grad_weight[:-1], worth
+        inner = y[rows] - context.index_select(0, parent)
+        worth[rows] = inner.mul_(grad).sum(-1)
+    grad_log_weight.index_add_(0, layout.leaf_parent, worth)
+    return grad_context[:-1], grad_log_weight[:-1], worth
 
 
 def _mixed_families(

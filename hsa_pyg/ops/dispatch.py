@@ -7,47 +7,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.ops.backends import check_name, record
 from hsa_pyg.ops.focus import Focus
 from hsa_pyg.ops.library import attention_forward, compute_dtype, flatten
 from hsa_pyg.ops.reference import reference_attention
-
-#: The backends, and what each is for.
-BACKENDS = {
-    "reference": "the definition, node by node, differentiated by autograd; slow",
-    "torch": "four passes of batched torch operations with a hand-written backward",
-}
-
-_last_backend: str | None = None
-
-
-def available_backends() -> tuple[str, ...]:
-    """Names that ``backend=`` takes here, besides ``"auto"``."""
-    return tuple(BACKENDS)
-
-
-def last_backend() -> str | None:
-    """The backend of the last call in this process; None before the first."""
-    return _last_backend
-
-
-def _record(name: str) -> None:
-    global _last_backend
-    _last_backend = name
-
-
-def choose_backend(backend: str) -> str:
-    """Resolve ``"auto"``; a backend that is not there is an error, never replaced.
-
-    Raises:
-        ValueError: for an unknown or unavailable backend.
-    """
-    if backend == "auto":
-        return "torch"
-    if backend in BACKENDS:
-        return backend
-    choices = ", ".join(repr(name) for name in ("auto", *BACKENDS))
-    reason = "is not available in this version" if backend == "triton" else "is unknown"
-    raise ValueError(f"backend {backend!r} {reason}; choose one of {choices}")
 
 
 def _needs_gradient(*inputs: Tensor | None) -> bool:
@@ -60,7 +23,7 @@ def _refuse_tangents(*inputs: Tensor | None) -> None:
     for x in inputs:
         if x is not None and forward_ad.unpack_dual(x).tangent is not None:
             raise NotImplementedError(
-                "backend 'torch' has no forward-mode derivative (torch.func.jvp, "
+                "the fast backends have no forward-mode derivative (torch.func.jvp, "
                 "torch.autograd.forward_ad); use backend='reference', or reverse mode"
             )
 
@@ -97,10 +60,10 @@ def hierarchical_attention(
     Returns:
         y [N, H, W] in v's dtype, and phi [M, H] in float32 or wider, or None.
     """
-    backend = choose_backend(backend)
-    if not torch.compiler.is_compiling():
-        _record(backend)
+    check_name(backend)
     if backend == "reference":
+        if not torch.compiler.is_compiling():
+            record(backend)
         dtype = compute_dtype(q, k, v)
         if position is not None:
             position = position.to(dtype)
@@ -134,6 +97,7 @@ def hierarchical_attention(
         0 if focus is None else focus.top_k,
         focus is not None and focus.includes_self,
         dropout,
+        backend,
         energy,
         _needs_gradient(q, k, v, position),
     )

@@ -111,9 +111,8 @@ def contexts_downward(
 def contexts_transposed(
     layout: FamilyLayout,
     grad_context: Tensor,
-    grad_weight: Tensor,
-    mu: Tensor,
-    send: Tensor,
+    grad_log_weight: Tensor,
+    sent: Tensor,
     brought: Tensor,
 ) -> Tensor:
     """Transpose of :func:`contexts_downward`, in place.
@@ -122,20 +121,19 @@ def contexts_transposed(
         layout: the compiled forest.
         grad_context: [E, H, W]; final for leaves, what their leaves give for the
             internal nodes. Completed to the sum over all leaves below.
-        grad_weight: [E, H], gradient of w, likewise.
-        mu: [E, H], the share that stays below a node.
-        send: [E, H], 1 - mu.
+        grad_log_weight: [F, H], gradient of log w, likewise.
+        sent: [E, H], w of the parent times 1 - mu.
         brought: [E, H, W], what the siblings bring, m.
 
     Returns:
         [E, H], <m, grad_context>.
     """
     count = layout.internal_parent.numel()
-    worth = torch.zeros_like(mu)
+    worth = torch.zeros_like(sent)
     worth[count:] = (brought[count:] * grad_context[count:]).sum(-1)
     for nodes, above, parent in levels(layout, upward=True):
         worth[nodes] = (brought[nodes] * grad_context[nodes]).sum(-1)
-        up = send[nodes] * worth[nodes] + mu[nodes] * grad_weight[nodes]
-        grad_weight[above].index_add_(0, parent, up)
+        up = grad_log_weight[nodes] + sent[nodes] * worth[nodes]
+        grad_log_weight[above].index_add_(0, parent, up)
         grad_context[above].index_add_(0, parent, grad_context[nodes])
     return worth

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from hsa_pyg.compilation import SPARE_ROWS, FamilyLayout
 from hsa_pyg.hierarchy import SignalHierarchy
-from hsa_pyg.ops import adjoint, passes
+from hsa_pyg.ops import passes
+from hsa_pyg.ops.backends import implementation
 from hsa_pyg.ops.focus import Focus
 
 _LAYOUT_FIELDS = tuple(field.name for field in fields(FamilyLayout))
@@ -55,7 +56,7 @@ def _call(
     )
 
 
-@torch.library.custom_op("hsa_pyg::attention_forward", mutates_args=())
+@torch.library.custom_op("hsa_pyg::hierarchical_attention", mutates_args=())
 def attention_forward(
     q: Tensor,
     k: Tensor,
@@ -68,18 +69,23 @@ def attention_forward(
     top_k: int,
     top_k_includes_self: bool,
     dropout: float,
+    backend: str,
     energy: bool,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """y, phi (no rows unless ``energy``), and the tensors of ``passes.Saved``.
 
-    ``top_k`` 0 keeps all siblings. Unless ``keep``, the saved tensors are empty and the
-    call cannot be differentiated.
+    ``top_k`` 0 keeps all siblings. A backend ``"auto"`` is chosen here, where the
+    inputs are at hand, also under ``torch.compile``. Unless ``keep``, the saved tensors
+    are empty and the call cannot be differentiated.
     """
     focus = top_k, top_k_includes_self
     call = _call(hierarchy, position, seed, scale, self_attention, *focus, dropout)
     with torch.autocast(q.device.type, enabled=False):
-        y, saved = passes.forward(call, q, k, v, compute_dtype(q, k, v), keep)
+        dtype = compute_dtype(q, k, v)
+        y, saved = implementation(backend, call, q, v).forward(
+            call, q, k, v, dtype, keep
+        )
         phi = saved.gain.new_empty(0, q.size(1))
         if energy:
             phi = passes.energies(call, q, k, saved)
@@ -102,6 +108,7 @@ def _(
     top_k: int,
     top_k_includes_self: bool,
     dropout: float,
+    backend: str,
     energy: bool,
     keep: bool,
 ) -> Any:
@@ -119,7 +126,7 @@ def _(
         phi,
         q.new_empty(inner, heads, 2 * width + value, dtype=dtype),
         q.new_empty(rows + 1, heads, 1, dtype=dtype),
-        q.new_empty(rows + 1, heads, value, dtype=dtype),
+        q.new_empty(inner, heads, value, dtype=dtype),
         q.new_empty(entities, heads, 1, dtype=dtype),
         q.new_empty(entities, heads, value, dtype=dtype),
         q.new_empty(entities - 1, heads, dtype=dtype),
@@ -127,11 +134,12 @@ def _(
     )
 
 
-@torch.library.custom_op("hsa_pyg::attention_backward", mutates_args=())
+@torch.library.custom_op("hsa_pyg::hierarchical_attention_backward", mutates_args=())
 def attention_backward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    y: Tensor,
     position: Tensor | None,
     hierarchy: list[Tensor],
     saved: list[Tensor],
@@ -143,13 +151,14 @@ def attention_backward(
     top_k: int,
     top_k_includes_self: bool,
     dropout: float,
+    backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of q, k, v and of position (no rows without position)."""
     focus = top_k, top_k_includes_self
     call = _call(hierarchy, position, seed, scale, self_attention, *focus, dropout)
     with torch.autocast(q.device.type, enabled=False):
-        *grads, grad_position = adjoint.backward(
-            call, q, k, v, passes.Saved(*saved), grad_y, grad_phi
+        *grads, grad_position = implementation(backend, call, q, v).backward(
+            call, q, k, v, y, passes.Saved(*saved), grad_y, grad_phi
         )
     if grad_position is None:
         grad_position = q.new_empty(0)
@@ -161,6 +170,7 @@ def _(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    y: Tensor,
     position: Tensor | None,
     hierarchy: list[Tensor],
     saved: list[Tensor],
@@ -172,6 +182,7 @@ def _(
     top_k: int,
     top_k_includes_self: bool,
     dropout: float,
+    backend: str,
 ) -> Any:
     grads = [x.new_empty(x.shape) for x in (q, k, v)]
     grad_position = q.new_empty(0) if position is None else torch.empty_like(position)
@@ -184,13 +195,13 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.keep = keep
     ctx.has_position = position is not None
     held = [] if position is None else [position]
-    ctx.save_for_backward(q, k, v, *held, seed, *hierarchy, *output[2:])
+    ctx.save_for_backward(q, k, v, output[0], *held, seed, *hierarchy, *output[2:])
     ctx.mark_non_differentiable(*output[2:])
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
-    q, k, v, *rest = ctx.saved_tensors
+    q, k, v, y, *rest = ctx.saved_tensors
     position = rest.pop(0) if ctx.has_position else None
     seed = rest.pop(0)
     hierarchy, saved = rest[: ctx.lengths], rest[ctx.lengths :]
@@ -198,13 +209,14 @@ def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
     if not ctx.keep:
         raise RuntimeError("attention_forward(keep=False) cannot be differentiated")
     if grad_y is None and grad_phi is None:
-        return None, None, None, None, none, *[None] * 8
+        return None, None, None, None, none, *[None] * 9
     if grad_y is None:
         grad_y = torch.zeros_like(v)
     grads = attention_backward(
         q,
         k,
         v,
+        y,
         position,
         hierarchy,
         saved,
@@ -214,7 +226,7 @@ def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
         *ctx.options,
     )
     grad_position = grads[3] if ctx.has_position else None
-    return *grads[:3], grad_position, none, *[None] * 8
+    return *grads[:3], grad_position, none, *[None] * 9
 
 
 attention_forward.register_autograd(_backward, setup_context=_setup_context)

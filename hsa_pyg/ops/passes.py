@@ -105,7 +105,11 @@ class AttentionCall:
 
 @dataclass(frozen=True)
 class Saved:
-    """What the forward pass leaves for the backward pass: linear in the leaves.
+    """What the forward pass leaves for the backward pass, besides y.
+
+    Every backend leaves the same, so that each can differentiate the others' results.
+    What a leaf gets within its family is not kept: of that the backward pass needs the
+    product with the family's weight alone, which is y less the family's context.
 
     Like the operator's inputs, what is not as long as the leaves has S =
     :data:`~hsa_pyg.compilation.SPARE_ROWS` more rows than it needs.
@@ -113,7 +117,7 @@ class Saved:
 
     mean: Tensor  #: [F + S, H, 2 D + W] mean q, k, v of the internal nodes
     leaf_mass: Tensor  #: [N + 1, H, 1] log-sum-exp in leaf-only families
-    leaf_context: Tensor  #: [N + 1, H, W] what each leaf gets within its family
+    context: Tensor  #: [F + S, H, W] ctx of the internal nodes
     mass: Tensor  #: [E + 1 + S, H, 1] L
     brought: Tensor  #: [E + 1 + S, H, W] m
     gain: Tensor  #: [E + S, H] -phi
@@ -124,7 +128,7 @@ class Saved:
         return Saved(
             self.mean[:-SPARE_ROWS],
             self.leaf_mass,
-            self.leaf_context,
+            self.context[:-SPARE_ROWS],
             self.mass[:-SPARE_ROWS],
             self.brought[:-SPARE_ROWS],
             self.gain[:-SPARE_ROWS],
@@ -142,28 +146,29 @@ def forward(
 ) -> tuple[Tensor, Saved]:
     """y [N, H, W] in ``v``'s dtype, and what the backward pass needs in ``dtype``.
 
-    Unless ``keep``, y is written over ``leaf_context`` where the dtypes allow it.
+    ``keep`` is what other backends ask: here nothing can be left out.
     """
-    saved = _allocate(call.layout, q, v, dtype)
+    saved = allocate(call.layout, q, v, dtype)
     state = saved.trimmed()
-    _leaf_only_families(call, q, k, v, state)
+    # With a spare row for padding, and 0 where no bucket writes.
+    leaf_context = v.new_empty(v.size(0) + 1, *v.shape[1:], dtype=dtype)
+    _leaf_only_families(call, q, k, v, state, leaf_context)
     joined = torch.cat([x[call.layout.mixed_leaf].to(dtype) for x in (q, k, v)], -1)
     _means_upward(call.layout, joined, state)
     _mixed_families(call, joined, q.size(2), state)
-    context = _along_tree(call, joined, v, state)
-    return _leaves(call.layout, context, state, v, keep), saved
+    _along_tree(call, joined, v, state, leaf_context)
+    return _leaves(call.layout, state, leaf_context[:-1], v.dtype), saved
 
 
-def _allocate(layout: FamilyLayout, q: Tensor, v: Tensor, dtype: torch.dtype) -> Saved:
+def allocate(layout: FamilyLayout, q: Tensor, v: Tensor, dtype: torch.dtype) -> Saved:
+    """Room for what the forward pass leaves: zeros, but for ``leaf_mass``."""
     (leaves, heads, channels), width = q.shape, v.size(2)
     inner = layout.internal_node.numel() + SPARE_ROWS
     entities = layout.entity_node.numel() - 1 + SPARE_ROWS
-    leaf_context = v.new_empty(leaves + 1, heads, width, dtype=dtype)
-    leaf_context[leaves] = 0  # not written unless a bucket is padded
     return Saved(
         mean=q.new_zeros(inner, heads, 2 * channels + width, dtype=dtype),
         leaf_mass=q.new_zeros(leaves + 1, heads, 1, dtype=dtype),
-        leaf_context=leaf_context,
+        context=q.new_zeros(inner, heads, width, dtype=dtype),
         mass=q.new_zeros(entities + 1, heads, 1, dtype=dtype),
         brought=q.new_zeros(entities + 1, heads, width, dtype=dtype),
         gain=q.new_zeros(entities, heads, dtype=dtype),
@@ -172,7 +177,12 @@ def _allocate(layout: FamilyLayout, q: Tensor, v: Tensor, dtype: torch.dtype) ->
 
 
 def _leaf_only_families(
-    call: AttentionCall, q: Tensor, k: Tensor, v: Tensor, state: Saved
+    call: AttentionCall,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: Saved,
+    leaf_context: Tensor,
 ) -> None:
     """Contexts, masses, -phi and sums of q, k, v of the leaf-only families."""
     dtype, leaves, heads = state.gain.dtype, q.size(0), q.size(1)
@@ -180,7 +190,7 @@ def _leaf_only_families(
     for tile in attention.tiles(leaves, heads, state.mean.size(2)):
         own = [tile.load(x, dtype) for x in (q, k, v)]
         context, mass = attention.forward(tile, *own)
-        tile.store(state.leaf_context, context)
+        tile.store(leaf_context, context)
         tile.store(state.leaf_mass, mass)
         state.gain[tile.family] = tile.total(mass).squeeze(-1) / tile.sizes()
         state.mean[tile.family] = torch.cat([tile.total(x) for x in own], -1)
@@ -216,8 +226,10 @@ def _mixed_families(
     state.gain[count:] = own_score
 
 
-def _along_tree(call: AttentionCall, joined: Tensor, v: Tensor, state: Saved) -> Tensor:
-    """Steps 3 and 4 down to the internal nodes, whose contexts are given back.
+def _along_tree(
+    call: AttentionCall, joined: Tensor, v: Tensor, state: Saved, leaf_context: Tensor
+) -> None:
+    """Steps 3 and 4 down to the internal nodes.
 
     The leaves of mixed families, and those that are trees, get their own contexts.
     """
@@ -230,24 +242,25 @@ def _along_tree(call: AttentionCall, joined: Tensor, v: Tensor, state: Saved) ->
         layout, log_mu, log_send, state.brought[:-1]
     )
     state.log_weight.copy_(log_weight)
+    state.context.copy_(context)
     kept = log_mu[count:].exp() * call.kept_leaves(log_mu[count:], 2)
     sent = log_send[count:].exp()[..., None] * state.brought[count:-1]
-    state.leaf_context[layout.mixed_leaf] = sent.addcmul_(kept[..., None], mixed_v)
+    leaf_context[layout.mixed_leaf] = sent.addcmul_(kept[..., None], mixed_v)
     alone = v[layout.root_leaf].to(joined.dtype)
-    state.leaf_context[layout.root_leaf] = root_leaves(call, alone)
-    return context
+    leaf_context[layout.root_leaf] = root_leaves(call, alone)
 
 
 def _leaves(
-    layout: FamilyLayout, context: Tensor, state: Saved, v: Tensor, keep: bool
+    layout: FamilyLayout, state: Saved, own: Tensor, dtype: torch.dtype
 ) -> Tensor:
-    """y: what each leaf gets within its family, weighed, and what comes from above."""
-    own = state.leaf_context[:-1]
-    in_place = not keep and v.dtype == own.dtype
-    y = own if in_place else torch.empty_like(own, dtype=v.dtype)
+    """y: what each leaf gets within its family, weighed, and what comes from above.
+
+    ``own`` [N, H, W] is written over where y has its dtype.
+    """
+    y = own if own.dtype == dtype else torch.empty_like(own, dtype=dtype)
     # A leaf that is a tree has weight 1 and no context from above.
     weight = with_spare_rows(state.log_weight, 1).exp()[..., None]
-    context = with_spare_rows(context, 1)
+    context = with_spare_rows(state.context, 1)
     for rows in row_chunks(own.size(0), own.size(1) * own.size(2), own.is_cuda):
         parent = layout.leaf_parent[rows]
         outer = context.index_select(0, parent)

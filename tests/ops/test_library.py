@@ -24,7 +24,7 @@ def forward_arguments(
     if not position:
         tensors.append(None)
     seed = torch.tensor(7)
-    options = (0.5, True, top_k, False, dropout, energy, keep)
+    options = (0.5, True, top_k, False, dropout, "torch", energy, keep)
     return (*tensors, flatten(hierarchy), seed, *options)
 
 
@@ -69,6 +69,7 @@ def test_opcheck_of_the_backward_pass(kind, energy, dtype):
             q,
             k,
             v,
+            y,
             position,
             layout,
             saved,
