@@ -99,7 +99,7 @@ def choose(backend: str, call: passes.AttentionCall, q: Tensor, v: Tensor) -> st
                 "'torch'"
             )
         return backend
-    fast = {}.get(q.device.type)  # until both are there
+    fast: str | None = None
     if fast is None or _lacks(fast, call, q, v) is not None:
         return "torch"
     reason = why_not(fast, q.device)

@@ -117,7 +117,7 @@ def _key(binary: str) -> str:
     version = _run([binary, "--version"])
     for part in (version, *FLAGS, _processor(), sys.platform, platform.machine()):
         digest.update(part.encode() + b"\0")
-    for path in sorted(SOURCES.iterdir()):
+    for path in sorted(x for x in SOURCES.iterdir() if x.is_file()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:24]
 
