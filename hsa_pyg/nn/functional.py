@@ -114,7 +114,11 @@ def hierarchical_attention(
             Focus" <https://arxiv.org/abs/2506.14095>`_ (Ram et al., 2025).
         tie_queries: only ``True`` is available yet.
         causal: only ``False`` is available yet.
-        backend: ``"auto"``, ``"torch"``, or ``"reference"`` (the definition, slow).
+        backend: ``"auto"`` takes the fastest that runs here: on a CPU ``"cpp"`` (C++,
+            compiled by the machine's own compiler on first use), on a GPU
+            ``"triton"``, elsewhere or where these cannot be had (a warning says why)
+            ``"torch"``. ``"reference"`` is the definition, node by node, slow. One that
+            is asked for by name is never replaced.
 
     Shapes:
         - **q, k:** :math:`(N, H, D)`
@@ -130,7 +134,7 @@ def hierarchical_attention(
             that is no number.
         ValueError: for shapes, devices, a dropout or a backend that do not fit.
         NotImplementedError: for ``tie_queries=False`` and ``causal=True``, and for
-            forward-mode differentiation by the backend ``"torch"``.
+            forward-mode differentiation by any backend but ``"reference"``.
 
     Example:
         >>> import torch
