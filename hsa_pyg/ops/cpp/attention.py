@@ -1,0 +1,326 @@
+"""Hierarchical attention on the CPU, in C++: the two directions of the backend.
+
+Everything happens in two calls of a compiled library, which gets raw pointers in one
+structure; here are the tensors that they point to.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hsa_pyg.compilation import SPARE_ROWS
+from hsa_pyg.ops.cpp.build import BuildError, library
+from hsa_pyg.ops.passes import AttentionCall, Saved
+
+_STORAGE = {
+    torch.float32: 0,
+    torch.float64: 1,
+    torch.bfloat16: 2,
+    torch.float16: 3,
+}
+
+#: Integers of the structure, in order, before two floats.
+_SIZES = (
+    "threads",
+    "storage",
+    "leaves",
+    "families",
+    "entities",
+    "heads",
+    "channels",
+    "width",
+    "position_channels",
+    "position_heads",
+    "levels",
+    "roots_that_are_leaves",
+    "self_attention",
+    "top_k",
+    "includes_self",
+    "seed",
+)
+#: Fields of the compiled forest, after the floats.
+_LAYOUT = (
+    "slot_member",
+    "slot_family",
+    "family_first",
+    "family_size",
+    "family_order",
+    "tile_start",
+    "kind_sizes",
+    "internal_parent",
+    "internal_count",
+    "internal_share",
+    "mixed_leaf",
+    "mixed_leaf_parent",
+    "mixed_leaf_share",
+    "entity_log_count",
+    "entity_node",
+    "leaf_parent",
+    "root_leaf",
+    "level_ptr",
+)
+#: Tensors of any strides: a pointer and three strides each.
+_STRIDED = ("q", "k", "v", "grad_y")
+#: Contiguous tensors; those that a pass does not need are null.
+_DENSE = (
+    "position",
+    "y",
+    "grad_q",
+    "grad_k",
+    "grad_v",
+    "leaf_context",
+    "mean",
+    "leaf_mass",
+    "context",
+    "mass",
+    "brought",
+    "gain",
+    "log_weight",
+    "outer_gain",
+    "leaf_pull",
+    "grad_entity",
+    "grad_context",
+    "grad_log_weight",
+    "worth",
+    "grad_gain",
+    "offset",
+    "leaf_worth",
+    "grad_eps",
+    "grad_leaf_eps",
+    "threshold",
+    "last_tie",
+)
+
+
+class _Strided(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("row", ctypes.c_int64),
+        ("head", ctypes.c_int64),
+        ("channel", ctypes.c_int64),
+    )
+
+
+class _Call(ctypes.Structure):
+    """``Call`` of src/call.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in _SIZES),
+        ("dropout", ctypes.c_double),
+        ("scale", ctypes.c_double),
+        *((name, ctypes.c_void_p) for name in (*_LAYOUT, "leaf_node")),
+        *((name, _Strided) for name in _STRIDED),
+        *((name, ctypes.c_void_p) for name in _DENSE),
+    )
+
+
+@cache
+def _functions() -> tuple[Any, Any]:
+    """The library's two passes.
+
+    Raises:
+        BuildError: if the library is not the one that belongs to this file.
+    """
+    found = library()
+    found.hsa_call_size.restype = ctypes.c_int64
+    if found.hsa_call_size() != ctypes.sizeof(_Call):
+        raise BuildError("the compiled library and attention.py differ; reinstall")
+    for function in (found.hsa_forward, found.hsa_backward):
+        function.argtypes = [ctypes.POINTER(_Call)]
+        function.restype = None
+    return found.hsa_forward, found.hsa_backward
+
+
+def _prepare(
+    call: AttentionCall,
+    strided: dict[str, Tensor],
+    dense: dict[str, Tensor | None],
+) -> _Call:
+    """The structure for some tensors, which the caller keeps alive."""
+    q, v, layout = strided["q"], strided["v"], call.layout
+    position, families = dense["position"], layout.internal_node.numel()
+    return _Call(
+        threads=torch.get_num_threads(),
+        storage=_STORAGE[q.dtype],
+        leaves=q.size(0),
+        families=families,
+        entities=families + layout.mixed_leaf.numel(),
+        heads=q.size(1),
+        channels=q.size(2),
+        width=v.size(2),
+        position_channels=0 if position is None else position.size(2),
+        position_heads=0 if position is None else position.size(1),
+        levels=layout.level_ptr.numel() - 1,
+        roots_that_are_leaves=layout.root_leaf.numel(),
+        self_attention=call.self_attention,
+        top_k=0 if call.focus is None else call.focus.top_k,
+        includes_self=call.focus is not None and call.focus.includes_self,
+        seed=call.seed,
+        dropout=call.dropout,
+        scale=call.scale,
+        leaf_node=call.leaves.data_ptr(),
+        **{name: getattr(layout, name).data_ptr() for name in _LAYOUT},
+        **{name: _Strided(x.data_ptr(), *x.stride()) for name, x in strided.items()},
+        **{name: None if x is None else x.data_ptr() for name, x in dense.items()},
+    )
+
+
+def _readable(dtype: torch.dtype, *tensors: Tensor) -> list[Tensor]:
+    """The tensors in one dtype, with contiguous channels, copied only if they must."""
+    alike = len({x.dtype for x in tensors}) == 1 and tensors[0].dtype in _STORAGE
+    tensors = tensors if alike else tuple(x.to(dtype) for x in tensors)
+    return [x if x.stride(2) == 1 else x.contiguous() for x in tensors]
+
+
+def _position(call: AttentionCall, dtype: torch.dtype) -> Tensor | None:
+    return None if call.position is None else call.position.to(dtype).contiguous()
+
+
+def _saved_tensors(saved: Saved) -> dict[str, Tensor | None]:
+    names = ("mean", "leaf_mass", "context", "mass", "brought", "gain", "log_weight")
+    return {name: getattr(saved, name) for name in names}
+
+
+def _allocate(call: AttentionCall, q: Tensor, v: Tensor, dtype: torch.dtype) -> Saved:
+    """Room for what the forward pass leaves; only rows that it skips are cleared."""
+    (leaves, heads, channels), width = q.shape, v.size(2)
+    inner = call.layout.internal_node.numel() + SPARE_ROWS
+    entities = call.layout.entity_node.numel() - 1 + SPARE_ROWS
+    saved = Saved(
+        mean=q.new_empty(inner, heads, 2 * channels + width, dtype=dtype),
+        leaf_mass=q.new_empty(leaves + 1, heads, 1, dtype=dtype),
+        context=q.new_empty(inner, heads, width, dtype=dtype),
+        mass=q.new_empty(entities + 1, heads, 1, dtype=dtype),
+        brought=q.new_empty(entities + 1, heads, width, dtype=dtype),
+        gain=q.new_empty(entities, heads, dtype=dtype),
+        log_weight=q.new_empty(inner, heads, dtype=dtype),
+    )
+    for x in (saved.mean, saved.context, saved.gain, saved.log_weight):
+        x[-SPARE_ROWS:] = 0
+    for x in (saved.mass, saved.brought):
+        x[-1 - SPARE_ROWS :] = 0
+    saved.leaf_mass[-1] = 0
+    for rows in (call.layout.mixed_leaf, call.layout.root_leaf):
+        saved.leaf_mass[rows] = 0
+    return saved
+
+
+def forward(
+    call: AttentionCall,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dtype: torch.dtype,
+    keep: bool,
+) -> tuple[Tensor, Saved]:
+    """Outputs, and what the backward pass needs.
+
+    Args:
+        call: everything but q, k and v.
+        q: [N, H, D], of any strides, as k; v [N, H, W].
+        k: see q.
+        v: see q.
+        dtype: what is computed in, float64 if one of the inputs is, else float32.
+        keep: whether the backward pass will come; all is kept in any case.
+
+    Returns:
+        y [N, H, W] in v's dtype, and :class:`~hsa_pyg.ops.passes.Saved` in ``dtype``.
+
+    Raises:
+        BuildError: if the library cannot be compiled.
+    """
+    run, _ = _functions()
+    wanted = v.dtype
+    q, k, v = _readable(dtype, q, k, v)
+    saved = _allocate(call, q, v, dtype)
+    y = v.new_empty(v.shape)
+    inner = y if v.dtype == dtype else v.new_empty(v.shape, dtype=dtype)
+    dense = {
+        "position": _position(call, dtype),
+        "y": y,
+        "leaf_context": inner,
+        **_saved_tensors(saved),
+    }
+    run(_prepare(call, {"q": q, "k": k, "v": v}, dense))
+    return y.to(wanted), saved
+
+
+def backward(
+    call: AttentionCall,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    y: Tensor,
+    saved: Saved,
+    grad_y: Tensor,
+    grad_phi: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Gradients of q, k, v and of position.
+
+    Args:
+        call: as in the forward pass.
+        q: as in the forward pass.
+        k: as in the forward pass.
+        v: as in the forward pass.
+        y: [N, H, W], what the forward pass gave.
+        saved: what it left.
+        grad_y: [N, H, W], of any strides.
+        grad_phi: [M, H] or None.
+
+    Returns:
+        Gradients in their inputs' dtypes; of position None if there is none.
+
+    Raises:
+        BuildError: if the library cannot be compiled.
+    """
+    _, run = _functions()
+    wanted, layout, dtype = (q.dtype, k.dtype, v.dtype), call.layout, saved.mean.dtype
+    q, k, v = _readable(dtype, q, k, v)
+    y, grad_y = y.to(v.dtype).contiguous(), grad_y.to(v.dtype)
+    families, heads = layout.internal_node.numel(), q.size(1)
+    entities = families + layout.mixed_leaf.numel()
+
+    def room(*shape: int) -> Tensor:
+        return q.new_empty(shape, dtype=dtype)
+
+    grads = [x.new_empty(x.shape) for x in (q, k, v)]
+    dense = {
+        "position": _position(call, dtype),
+        "y": y,
+        **dict(zip(("grad_q", "grad_k", "grad_v"), grads, strict=True)),
+        **_saved_tensors(saved),
+        "grad_entity": room(entities, heads, 2 * q.size(2) + v.size(2)),
+        "grad_context": room(families, heads, v.size(2)),
+        "leaf_worth": room(q.size(0), heads),
+    }
+    for name in ("grad_log_weight", "worth", "grad_gain", "offset"):
+        dense[name] = room(entities, heads)
+    if grad_phi is not None:
+        pulls = torch.zeros(families + q.size(0) + 1, heads, dtype=dtype)
+        pulls.index_add_(0, layout.node_energy, grad_phi.to(dtype)).neg_()
+        dense["outer_gain"], dense["leaf_pull"] = pulls[:families], pulls[families:]
+    if (position := dense["position"]) is not None:
+        shape = position.shape[1:]
+        dense["grad_eps"] = position.new_zeros(entities, *shape)
+        dense["grad_leaf_eps"] = position.new_zeros(q.size(0), *shape)
+    run(_prepare(call, {"q": q, "k": k, "v": v, "grad_y": grad_y}, dense))
+    first, second, third = (x.to(t) for x, t in zip(grads, wanted, strict=True))
+    return first, second, third, _position_gradient(call, dense)
+
+
+def _position_gradient(
+    call: AttentionCall, dense: dict[str, Tensor | None]
+) -> Tensor | None:
+    """[M, 1 or H, P]: of the nodes among their siblings, and of leaves on themselves."""
+    of_entities, of_leaves = dense.get("grad_eps"), dense.get("grad_leaf_eps")
+    if call.position is None or of_entities is None or of_leaves is None:
+        return None
+    grad = torch.zeros_like(call.position, dtype=of_entities.dtype)
+    grad.index_add_(0, call.layout.entity_node[:-1], of_entities)
+    grad.index_add_(0, call.leaves, of_leaves)
+    return grad.to(call.position.dtype)
