@@ -3,8 +3,10 @@
 from hsa_pyg.datasets.elec import Elec
 from hsa_pyg.datasets.emoji import EmojiMultimodal
 from hsa_pyg.datasets.fake import FakeNestedDataset
+from hsa_pyg.datasets.formal_language import FormalLanguage
 from hsa_pyg.datasets.imdb import IMDB
 from hsa_pyg.datasets.item_dataset import Item, ItemDataset
+from hsa_pyg.datasets.list_ops import ListOps
 from hsa_pyg.datasets.molecule_net import MoleculeNetTrees
 from hsa_pyg.datasets.movie_reviews import MovieReviews
 from hsa_pyg.datasets.n24news import N24News
@@ -21,9 +23,11 @@ __all__ = [
     "Elec",
     "EmojiMultimodal",
     "FakeNestedDataset",
+    "FormalLanguage",
     "Item",
     "ItemDataset",
     "LabelledText",
+    "ListOps",
     "MoleculeNetTrees",
     "MovieReviews",
     "N24News",
