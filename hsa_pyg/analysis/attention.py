@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hsa_pyg.hierarchy import SignalHierarchy, check_is_hierarchy
-from hsa_pyg.nn.functional import make_focus
+from hsa_pyg.nn.functional import hierarchical_attention, make_focus
 from hsa_pyg.ops import family_weights
 
 #: Leaves up to which the matrix is built: its N^2 entries a head are 16 MiB of float32.
@@ -24,6 +24,8 @@ def attention_matrix(
     scale: float | None = None,
     top_k: int | None = None,
     top_k_includes_self: bool = False,
+    tie_queries: bool = True,
+    causal: bool = False,
 ) -> Tensor:
     r"""The attention matrix :math:`\Theta` of hierarchical self-attention.
 
@@ -39,6 +41,8 @@ def attention_matrix(
         scale: the factor of the scores; by default :math:`1 / \sqrt D`.
         top_k: as in :func:`~hsa_pyg.hierarchical_attention`.
         top_k_includes_self: likewise.
+        tie_queries: likewise.
+        causal: likewise.
 
     Returns:
         [H, N, N], row i the weights that leaf row i puts on all leaf rows.
@@ -61,6 +65,23 @@ def attention_matrix(
         position = _per_head(position, q, hierarchy)
     if scale is None:
         scale = 1 / math.sqrt(q.size(2))
+    if not tie_queries or causal:
+        # What one-hot values give; functional checks how the forms go together.
+        eye = torch.eye(q.size(0), dtype=q.dtype, device=q.device)
+        y = hierarchical_attention(
+            q,
+            k,
+            eye[:, None].expand(-1, q.size(1), -1),
+            hierarchy,
+            self_attention=self_attention,
+            position=position,
+            scale=scale,
+            top_k=top_k,
+            top_k_includes_self=top_k_includes_self,
+            tie_queries=tie_queries,
+            causal=causal,
+        )
+        return y.transpose(0, 1)
     (attended, attending), weight, own = family_weights(
         q,
         k,

@@ -3,7 +3,7 @@ r"""Hierarchical self-attention as a function of queries, keys and values."""
 from __future__ import annotations
 
 import math
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -112,8 +112,14 @@ def hierarchical_attention(
             score, rather than kept beside them. On a tree with one family this is
             top-k softmax attention as in `"Transformers Learn Faster with Semantic
             Focus" <https://arxiv.org/abs/2506.14095>`_ (Ram et al., 2025).
-        tie_queries: only ``True`` is available yet.
-        causal: only ``False`` is available yet.
+        tie_queries: whether all leaves below a node meet its siblings with one query,
+            their mean. ``False``: each with its own, in one softmax over itself and
+            all blocks that hang off its root path (docs/mathematics.md, section 9).
+            Never farther from softmax attention, but time grows with the depth, too.
+            ``phi`` of a node is then the mean over its leaves of what their softmax
+            sums up below it, as -log.
+        causal: a node sees no sibling with a larger node id. Needs
+            ``tie_queries=False``: a mean query knows of later leaves.
         backend: ``"auto"`` takes the fastest that runs here: on a CPU ``"cpp"`` (C++,
             compiled by the machine's own compiler on first use), on a GPU
             ``"triton"``, elsewhere or where these cannot be had (a warning says why)
@@ -133,8 +139,9 @@ def hierarchical_attention(
             mixed dtypes, a ``hierarchy`` that is none, or a ``scale`` or ``dropout``
             that is no number.
         ValueError: for shapes, devices, a dropout or a backend that do not fit.
-        NotImplementedError: for ``tie_queries=False`` and ``causal=True``, and for
-            forward-mode differentiation by any backend but ``"reference"``.
+        NotImplementedError: for ``tie_queries=False`` with ``top_k``, or with a backend
+            other than ``"torch"`` and ``"reference"``; for forward-mode differentiation
+            by any backend but ``"reference"``.
 
     Example:
         >>> import torch
@@ -144,7 +151,7 @@ def hierarchical_attention(
         >>> hierarchical_attention(q, k, v, h).shape
         torch.Size([3, 8, 16])
     """
-    _refuse_later_forms(tie_queries, causal)
+    _check_form(tie_queries, causal, top_k)
     focus = make_focus(top_k, top_k_includes_self, self_attention)
     _check_inputs(q, k, v, hierarchy)
     _check_numbers(scale, dropout)
@@ -155,19 +162,18 @@ def hierarchical_attention(
         position = _expand_position(position, q, hierarchy)
     if scale is None:
         scale = 1.0 / math.sqrt(q.size(2))
-    y, phi = ops.hierarchical_attention(
-        q,
-        k,
-        v,
-        hierarchy,
-        self_attention=self_attention,
-        position=position,
-        scale=scale,
-        focus=focus,
-        dropout=dropout,
-        energy=return_energy,
-        backend=backend,
-    )
+    options: dict[str, Any] = {
+        "self_attention": self_attention,
+        "position": position,
+        "scale": scale,
+        "dropout": dropout,
+        "energy": return_energy,
+        "backend": backend,
+    }
+    if tie_queries:
+        y, phi = ops.hierarchical_attention(q, k, v, hierarchy, focus=focus, **options)
+    else:
+        y, phi = ops.untied_attention(q, k, v, hierarchy, causal=causal, **options)
     return y if phi is None else (y, phi)
 
 
@@ -202,16 +208,15 @@ def make_focus(
     return Focus(top_k, bool(includes_self))
 
 
-def _refuse_later_forms(tie_queries: bool, causal: bool) -> None:
-    if not tie_queries:
-        raise NotImplementedError(
-            "tie_queries=False (one softmax per leaf over the blocks along its root "
-            "path) is not available yet; leave tie_queries=True"
+def _check_form(tie_queries: bool, causal: bool, top_k: int | None) -> None:
+    if causal and tie_queries:
+        raise ValueError(
+            "causal=True needs tie_queries=False: the mean query of a node knows of "
+            "leaves that come later"
         )
-    if causal:
+    if not tie_queries and top_k is not None:
         raise NotImplementedError(
-            "causal=True is not available yet: pooled queries would leak the future, "
-            "so it needs the form with untied queries; leave causal=False"
+            "top_k is not available with tie_queries=False; leave one of them out"
         )
 
 

@@ -1,7 +1,7 @@
 """The passes of hierarchical self-attention, behind one dispatcher."""
 
 from hsa_pyg.ops.backends import BACKENDS, available_backends, last_backend
-from hsa_pyg.ops.dispatch import hierarchical_attention
+from hsa_pyg.ops.dispatch import hierarchical_attention, untied_attention
 from hsa_pyg.ops.weights import FamilyWeights, family_weights
 
 __all__ = [
@@ -11,4 +11,5 @@ __all__ = [
     "family_weights",
     "hierarchical_attention",
     "last_backend",
+    "untied_attention",
 ]

@@ -9,8 +9,11 @@ from torch.autograd import forward_ad
 from hsa_pyg.hierarchy import SignalHierarchy
 from hsa_pyg.ops.backends import check_name, record
 from hsa_pyg.ops.focus import Focus
-from hsa_pyg.ops.library import attention_forward, compute_dtype, flatten
+from hsa_pyg.ops.library import attention_forward, flatten
+from hsa_pyg.ops.numbers import compute_dtype
 from hsa_pyg.ops.reference import reference_attention
+from hsa_pyg.ops.untied_library import untied_forward
+from hsa_pyg.ops.untied_reference import reference_untied
 
 
 def _needs_gradient(*inputs: Tensor | None) -> bool:
@@ -101,4 +104,59 @@ def hierarchical_attention(
         energy,
         _needs_gradient(q, k, v, position),
     )
+    return y, phi if energy else None
+
+
+def untied_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    hierarchy: SignalHierarchy,
+    *,
+    self_attention: bool,
+    causal: bool,
+    position: Tensor | None,
+    scale: float,
+    dropout: float,
+    energy: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor | None]:
+    """Run attention with untied queries on checked inputs.
+
+    Args and results are those of :func:`hierarchical_attention`; ``causal`` hides the
+    siblings with larger node ids.
+
+    Raises:
+        NotImplementedError: for a backend other than "reference" and "torch".
+    """
+    check_name(backend)
+    if backend == "reference":
+        if not torch.compiler.is_compiling():
+            record(backend)
+        dtype = compute_dtype(q, k, v)
+        y, phi = reference_untied(
+            q.to(dtype),
+            k.to(dtype),
+            v.to(dtype),
+            hierarchy,
+            self_attention=self_attention,
+            causal=causal,
+            position=None if position is None else position.to(dtype),
+            scale=scale,
+            dropout=dropout,
+        )
+        return y.to(v.dtype), phi if energy else None
+    if backend not in ("auto", "torch"):
+        raise NotImplementedError(
+            f"backend {backend!r} has no tie_queries=False; choose backend='auto' or "
+            "'torch'"
+        )
+    if not torch.compiler.is_compiling():
+        record("torch")
+        _refuse_tangents(q, k, v, position)
+    seed = torch.zeros((), dtype=torch.long)
+    if dropout > 0:
+        seed = torch.randint(2**50, ())
+    form = scale, self_attention, causal, dropout, energy
+    y, phi, _ = untied_forward(q, k, v, position, flatten(hierarchy), seed, *form)
     return y, phi if energy else None

@@ -17,6 +17,7 @@ from hsa_pyg.hierarchy import SignalHierarchy
 from hsa_pyg.ops import passes
 from hsa_pyg.ops.backends import implementation
 from hsa_pyg.ops.focus import Focus
+from hsa_pyg.ops.numbers import compute_dtype
 
 _LAYOUT_FIELDS = tuple(field.name for field in fields(FamilyLayout))
 _SAVED_FIELDS = tuple(field.name for field in fields(passes.Saved))
@@ -26,12 +27,6 @@ def flatten(hierarchy: SignalHierarchy) -> list[Tensor]:
     """The tensors of a compiled hierarchy, as the operators take them."""
     layout = [getattr(hierarchy.padded_layout, name) for name in _LAYOUT_FIELDS]
     return [hierarchy.leaves, *layout]
-
-
-def compute_dtype(*tensors: Tensor) -> torch.dtype:
-    """float64 if an input is; float32 otherwise, also for half precision."""
-    wide = any(x.dtype == torch.float64 for x in tensors)
-    return torch.float64 if wide else torch.float32
 
 
 def _call(

@@ -41,7 +41,7 @@ def reference_attention(
     Returns:
         y [N, H, Dv] and the energy phi [M, H], 0 for nodes without leaves.
     """
-    children, order = _children(hierarchy)
+    children, order = filled_children(hierarchy)
     count = hierarchy.leaf_counts.tolist()
     row = {node: i for i, node in enumerate(hierarchy.leaves.tolist())}
 
@@ -143,7 +143,9 @@ def reference_attention(
     )
 
 
-def _children(hierarchy: SignalHierarchy) -> tuple[dict[int, list[int]], list[int]]:
+def filled_children(
+    hierarchy: SignalHierarchy,
+) -> tuple[dict[int, list[int]], list[int]]:
     """Children that have leaves, and the nodes that have leaves, parents first."""
     parent = hierarchy.parent.tolist()
     count = hierarchy.leaf_counts.tolist()

@@ -30,6 +30,20 @@ def test_the_matrix_is_what_attention_multiplies_values_by(seed):
     assert close(torch.einsum("hij,jhw->ihw", theta, v), y)
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_matrix_of_untied_queries(causal):
+    hierarchy = SignalHierarchy.from_parents(random_parents(60, 1))
+    q, k, v = inputs(hierarchy)
+    position = positions(hierarchy)
+    form = {"tie_queries": False, "causal": causal}
+    theta = attention_matrix(q, k, hierarchy, position, **form)
+    y = hierarchical_attention(q, k, v, hierarchy, position=position, **form)
+    assert close(torch.einsum("hij,jhw->ihw", theta, v), y)
+    assert close(theta.sum(-1), torch.ones(2, theta.size(1), dtype=theta.dtype))
+    with pytest.raises(ValueError, match="causal=True needs tie_queries=False"):
+        attention_matrix(q, k, hierarchy, causal=True)
+
+
 def test_the_matrix_is_differentiable():
     hierarchy = SignalHierarchy.from_parents(torch.tensor([-1, 0, 0, 1, 1, 2, 2]))
     q, k, v = (x.requires_grad_() for x in inputs(hierarchy))

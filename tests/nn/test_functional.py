@@ -244,8 +244,17 @@ def test_tensors_that_do_not_fit(change, error, message, hierarchy, tensors):
         ({"backend": "triton"}, ValueError, "'triton' is not available"),
         ({"backend": "numpy"}, ValueError, "'numpy' is unknown; choose one of 'auto'"),
         ({"top_k": 0}, ValueError, r"top_k must be at least 1, got 0"),
-        ({"causal": True}, NotImplementedError, "causal=True .* leave causal=False"),
-        ({"tie_queries": False}, NotImplementedError, "leave tie_queries=True"),
+        ({"causal": True}, ValueError, "causal=True needs tie_queries=False"),
+        (
+            {"tie_queries": False, "top_k": 2},
+            NotImplementedError,
+            "top_k is not available with tie_queries=False",
+        ),
+        (
+            {"tie_queries": False, "backend": "cpp"},
+            NotImplementedError,
+            "'cpp' has no tie_queries=False",
+        ),
         (
             {"position": torch.zeros(8, 4)},
             ValueError,
