@@ -170,10 +170,18 @@ def _prepare(
     )
 
 
-def _readable(dtype: torch.dtype, *tensors: Tensor) -> list[Tensor]:
-    """The tensors in one dtype, with contiguous channels, copied only if they must."""
-    alike = len({x.dtype for x in tensors}) == 1 and tensors[0].dtype in _STORAGE
-    tensors = tensors if alike else tuple(x.to(dtype) for x in tensors)
+def _readable(*tensors: Tensor) -> list[Tensor]:
+    """The tensors with their channels side by side: they are copied only if not.
+
+    Raises:
+        TypeError: for a dtype that the library has no kernels for.
+    """
+    if tensors[0].dtype not in _STORAGE:
+        names = ", ".join(str(x) for x in _STORAGE)
+        raise TypeError(
+            f"backend 'cpp' takes {names}; got {tensors[0].dtype}: convert q, k and v "
+            "with .to(dtype)"
+        )
     return [x if x.stride(2) == 1 else x.contiguous() for x in tensors]
 
 
@@ -222,7 +230,7 @@ def forward(
 
     Args:
         call: everything but q, k and v.
-        q: [N, H, D], of any strides, as k; v [N, H, W].
+        q: [N, H, D], of any strides, as k; v [N, H, W]. All of one dtype.
         k: see q.
         v: see q.
         dtype: what is computed in, float64 if one of the inputs is, else float32.
@@ -233,10 +241,10 @@ def forward(
 
     Raises:
         BuildError: if the library cannot be compiled.
+        TypeError: for a dtype without kernels.
     """
     run, _ = _functions()
-    wanted = v.dtype
-    q, k, v = _readable(dtype, q, k, v)
+    q, k, v = _readable(q, k, v)
     saved = _allocate(call, q, v, dtype)
     y = v.new_empty(v.shape)
     inner = y if v.dtype == dtype else v.new_empty(v.shape, dtype=dtype)
@@ -247,7 +255,7 @@ def forward(
         **_saved_tensors(saved),
     }
     run(_prepare(call, {"q": q, "k": k, "v": v}, dense))
-    return y.to(wanted), saved
+    return y, saved
 
 
 def backward(
@@ -277,11 +285,12 @@ def backward(
 
     Raises:
         BuildError: if the library cannot be compiled.
+        TypeError: for a dtype without kernels.
     """
     _, run = _functions()
-    wanted, layout, dtype = (q.dtype, k.dtype, v.dtype), call.layout, saved.mean.dtype
-    q, k, v = _readable(dtype, q, k, v)
-    y, grad_y = y.to(v.dtype).contiguous(), grad_y.to(v.dtype)
+    layout, dtype = call.layout, saved.mean.dtype
+    q, k, v = _readable(q, k, v)
+    y, grad_y = y.contiguous(), grad_y.to(v.dtype)
     families, heads = layout.internal_node.numel(), q.size(1)
     entities = families + layout.mixed_leaf.numel()
 
@@ -304,19 +313,22 @@ def backward(
         pulls = torch.zeros(families + q.size(0) + 1, heads, dtype=dtype)
         pulls.index_add_(0, layout.node_energy, grad_phi.to(dtype)).neg_()
         dense["outer_gain"], dense["leaf_pull"] = pulls[:families], pulls[families:]
+    if call.focus is not None:
+        rows = max(q.size(0), entities)
+        dense["threshold"] = room(rows, heads)
+        dense["last_tie"] = torch.empty(rows, heads, dtype=torch.long)
     if (position := dense["position"]) is not None:
         shape = position.shape[1:]
         dense["grad_eps"] = position.new_zeros(entities, *shape)
         dense["grad_leaf_eps"] = position.new_zeros(q.size(0), *shape)
     run(_prepare(call, {"q": q, "k": k, "v": v, "grad_y": grad_y}, dense))
-    first, second, third = (x.to(t) for x, t in zip(grads, wanted, strict=True))
-    return first, second, third, _position_gradient(call, dense)
+    return grads[0], grads[1], grads[2], _position_gradient(call, dense)
 
 
 def _position_gradient(
     call: AttentionCall, dense: dict[str, Tensor | None]
 ) -> Tensor | None:
-    """[M, 1 or H, P]: of the nodes among their siblings, and of leaves on themselves."""
+    """[M, 1 or H, P]: of nodes among siblings, and of leaves on themselves."""
     of_entities, of_leaves = dense.get("grad_eps"), dense.get("grad_leaf_eps")
     if call.position is None or of_entities is None or of_leaves is None:
         return None

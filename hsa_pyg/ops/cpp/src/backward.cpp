@@ -1,6 +1,7 @@
 // The backward pass: gradients of q, k, v and positions.
 #include "entry.h"
 #include "family_backward.h"
+#include "tree_backward.h"
 
 namespace hsa {
 

@@ -2,101 +2,9 @@
 // families, step 2 for mixed ones.
 #pragma once
 
-#include "dropout.h"
+#include "focus_piece.h"
 
 namespace hsa {
-
-// Weights of a block of keys in place of their scores, for sums that run over several
-// blocks: t.top and t.sum hold the largest score and the sum of weights so far.
-//   first: whether this is the first block.
-// t.factor is what earlier weights shrink by.
-template <class C>
-void softmax_block(Tile<C>& t, const Scores<C>& s, bool first) {
-  constexpr int L = kLanes<C>;
-  for (int64_t i = 0; i < s.stride; i += L) {
-    Vec<C> top = first ? splat(-kInfinity<C>) : load(t.top + i);
-    const Vec<C> before = top;
-    for (int64_t j = 0; j < s.keys; ++j) top = vmax<C>(top, load(s.at + j * s.stride + i));
-    store(t.top + i, top);
-    // Where nothing is attended yet: every weight is then exp(-inf) = 0.
-    const Vec<C> base = top == -kInfinity<C> ? Vec<C>{} : top;
-    Vec<C> sum{};
-    for (int64_t j = 0; j < s.keys; ++j) {
-      C* p = s.at + j * s.stride + i;
-      const Vec<C> weight = vexp(load(p) - base);
-      sum += weight;
-      store(p, weight);
-    }
-    if (!first) {
-      const Vec<C> factor = vexp(before - base);
-      store(t.factor + i, factor);
-      sum += load(t.sum + i) * factor;
-    }
-    store(t.sum + i, sum);
-  }
-}
-
-// From sums to t.mass, the log-sum-exp, and t.factor, what sums of values take.
-template <class C>
-void finish_softmax(Tile<C>& t, int64_t queries) {
-  for (int64_t i = 0; i < queries; i += kLanes<C>) {
-    const Vec<C> sum = load(t.sum + i);
-    store(t.mass + i, load(t.top + i) + vlog(sum));
-    store(t.factor + i, sum > C(0) ? C(1) / sum : Vec<C>{});
-  }
-}
-
-// t.out (+)= weights times values, for the values of rows key_row... of t.v.
-template <class C>
-void weigh_values(Tile<C>& t, const Scores<C>& s, int64_t family, int64_t head,
-                  int64_t key_row, bool add) {
-  if (t.call.dropout > 0) {
-    dropout_factors(t.call, s, family, head, t.dropped);
-    for (int64_t at = 0; at < s.keys * s.stride; at += kLanes<C>)
-      store(s.at + at, load(s.at + at) * load(t.dropped + at));
-  }
-  product(s.queries, t.call.width, s.keys, s.at, int64_t(1), s.stride,
-          t.v + key_row * t.value_row, t.value_row, t.out, t.value_row, add);
-}
-
-// Contexts and masses of some queries, from t.out, t.factor and t.mass.
-template <class C>
-void write_contexts(const Tile<C>& t, Slots s, int64_t head) {
-  const Call& c = t.call;
-  C* const context = static_cast<C*>(s.mixed ? c.brought : c.leaf_context);
-  C* const mass = static_cast<C*>(s.mixed ? c.mass : c.leaf_mass);
-  for (int64_t i = 0; i < s.count; ++i) {
-    const int64_t row = c.slot_member[s.first + i] * c.heads + head;
-    C* to = context + row * c.width;
-    const C* from = t.out + i * t.value_row;
-    for (int64_t x = 0; x < c.width; ++x) to[x] = from[x] * t.factor[i];
-    mass[row] = t.mass[i];
-  }
-}
-
-// Means of q, k, v, and -phi, the mean of the log-sum-exps, of a leaf-only family whose
-// rows are packed from ``row`` on.
-template <class C>
-void write_means(Tile<C>& t, int64_t family, int64_t row, int64_t size, int64_t head) {
-  const Call& c = t.call;
-  C* mean = static_cast<C*>(c.mean) + (family * c.heads + head) * joined_size(c);
-  const C share = C(1) / C(size);
-  const C* const parts[3] = {t.q + row * t.scored_row, t.k + row * t.scored_row,
-                             t.v + row * t.value_row};
-  for (int part = 0; part < 3; ++part) {
-    const int64_t stride = part == kValue ? t.value_row : t.scored_row;
-    const int64_t n = part_size(c, Part(part));
-    for (int64_t x = 0; x < n; x += kLanes<C>) {
-      Vec<C> sum{};
-      for (int64_t i = 0; i < size; ++i) sum += load(parts[part] + i * stride + x);
-      store(t.total + x, sum * share);
-    }
-    copy_in(mean + part * c.channels, t.total, n);
-  }
-  C sum = 0;
-  for (int64_t i = 0; i < size; ++i) sum += t.mass[i];
-  static_cast<C*>(c.gain)[family * c.heads + head] = sum * share;
-}
 
 template <class S, class C>
 void attend_whole_families(Tile<C>& t, Slots tile, int64_t head) {
@@ -108,6 +16,9 @@ void attend_whole_families(Tile<C>& t, Slots tile, int64_t head) {
     const int64_t size = c.family_size[family];
     const Slots own{tile.mixed, tile.first + at, size};
     const Scores<C> s = t.scores(tile.mixed, at, size, at, size, 0, 0, own.first);
+    focus_scores<S>(c, s, tile.mixed, own.first, head,
+                    tile.mixed ? static_cast<C*>(c.gain) : nullptr,
+                    static_cast<C*>(nullptr), nullptr);
     softmax_block(t, s, true);
     finish_softmax(t, size);
     weigh_values(t, s, family, head, at, false);
@@ -185,10 +96,13 @@ void attend_families(const Call& c, bool mixed) {
   const int64_t first = mixed ? leaf_tiles : 0;
   const int64_t tiles = mixed ? c.kind_sizes[5] : leaf_tiles;
   parallel_for(c.threads, tiles, tile_cost(c), [&](int64_t i) {
-    Tile<C> t(c, false);
     const TileInfo tile = tile_info(c, first + i);
+    const bool focused = is_focused(c, tile);
+    Tile<C> t(c, false, focused ? tile.family_size * kBlock : 0);
     for (int64_t head = 0; head < c.heads; ++head) {
-      if (tile.piece())
+      if (focused)
+        attend_focused_piece<S>(t, tile, head);
+      else if (tile.piece())
         attend_piece<S>(t, tile, head);
       else
         attend_whole_families<S>(t, tile.slots, head);

@@ -3,44 +3,8 @@
 #pragma once
 
 #include "family.h"
-#include "tree_backward.h"
 
 namespace hsa {
-
-// t.grad, what the contexts of some queries get, and t.mass and t.offset.
-template <class S, class C>
-void read_context_gradients(Tile<C>& t, Slots s, int64_t head) {
-  const Call& c = t.call;
-  const C* const log_weight = static_cast<const C*>(c.log_weight);
-  const C* const mass = static_cast<const C*>(s.mixed ? c.mass : c.leaf_mass);
-  for (int64_t i = 0; i < s.count; ++i) {
-    const int64_t member = c.slot_member[s.first + i];
-    const int64_t family = c.slot_family[s.first + i];
-    const int64_t at = member * c.heads + head, above = family * c.heads + head;
-    C* const row = t.grad + i * t.value_row;
-    C weight = std::exp(log_weight[above]);
-    if (!s.mixed) {
-      read_row<S>(row, c.grad_y, member, head, c.width);
-      // -phi of a leaf-only family is the mean of its log-sum-exps.
-      t.offset[i] = static_cast<const C*>(c.grad_gain)[above] / C(c.family_size[family]);
-      if (c.family_size[family] > kBlock)
-        t.offset[i] -= static_cast<const C*>(c.leaf_worth)[at];
-    } else {
-      weight = std::exp(log_weight[above] +
-                        Split<C>(static_cast<const C*>(c.gain)[at], mass[at]).log_send);
-      t.offset[i] = static_cast<const C*>(c.offset)[at];
-      if (member < c.families)
-        copy_in(row, static_cast<const C*>(c.grad_context) + at * c.width, c.width);
-      else
-        read_row<S>(row, c.grad_y, c.mixed_leaf[member - c.families], head, c.width);
-    }
-    for (int64_t x = 0; x < c.width; ++x) row[x] *= weight;
-    // A query that attends to nothing: exp(score - infinity) = 0.
-    t.mass[i] = mass[at] == -kInfinity<C> ? kInfinity<C> : mass[at];
-  }
-  transpose(t.grad, t.value_row, s.count, c.width, t.across_grad, t.lane_row, int64_t(0),
-            C(1));
-}
 
 // From scores to weights (t.dropped: after dropout) and gradients of scores.
 //   query_row: where the queries lie in the packed blocks; key_row likewise.
@@ -99,37 +63,6 @@ void key_gradients(Tile<C>& t, const Scores<C>& s, const C* weight, int64_t quer
 }
 
 template <class S, class C>
-void write_gradients(const Tile<C>& t, Slots s, int64_t head) {
-  const Call& c = t.call;
-  const int64_t joined = joined_size(c), D = c.channels;
-  const C scale = C(c.scale);
-  const int64_t of = c.position_heads == 1 ? 0 : head;
-  for (int64_t i = 0; i < s.count; ++i) {
-    const int64_t member = c.slot_member[s.first + i];
-    const C* q = t.grad_q + i * t.scored_row;
-    const C* k = t.grad_k + i * t.scored_row;
-    const C* v = t.grad_v + i * t.value_row;
-    if (s.mixed) {
-      C* row = static_cast<C*>(c.grad_entity) + (member * c.heads + head) * joined;
-      for (int64_t x = 0; x < D; ++x) row[x] = q[x] * scale;
-      for (int64_t x = 0; x < D; ++x) row[D + x] = k[x] * scale;
-      copy_in(row + 2 * D, v, c.width);
-    } else {
-      const C* mean = static_cast<const C*>(c.grad_entity) +
-                      (c.slot_family[s.first + i] * c.heads + head) * joined;
-      const C pull = leaf_pull<C>(c, member, head);
-      write_leaf<S>(c, member, head, q, k, v, scale, mean, pull);
-      pull_position(c, member, head, pull);
-    }
-    if (c.position == nullptr) continue;
-    C* eps = static_cast<C*>(s.mixed ? c.grad_eps : c.grad_leaf_eps) +
-             (member * c.position_heads + of) * c.position_channels;
-    add_row(eps, q + D, c.position_channels);
-    add_row(eps, k + D, c.position_channels);
-  }
-}
-
-template <class S, class C>
 void whole_families_backward(Tile<C>& t, Slots tile, int64_t head) {
   const Call& c = t.call;
   t.template read_queries<S>(tile, head);
@@ -139,12 +72,15 @@ void whole_families_backward(Tile<C>& t, Slots tile, int64_t head) {
     const int64_t family = c.slot_family[tile.first + at];
     const int64_t size = c.family_size[family];
     const Scores<C> s = t.scores(tile.mixed, at, size, at, size, 0, 0, tile.first + at);
+    focus_scores<S>(c, s, tile.mixed, tile.first + at, head, static_cast<C*>(nullptr),
+                    static_cast<C*>(nullptr), nullptr);
     const C* weight = score_gradients(t, s, at, at, family, head, !tile.mixed);
     query_gradients(t, s, at, at, false);
     key_gradients(t, s, weight, at, at, false);
     at += size;
   }
-  write_gradients<S>(t, tile, head);
+  write_query_gradients<S>(t, tile, head);
+  write_key_gradients<S>(t, tile, head);
 }
 
 // A piece of a large family: once its queries against all keys, once its keys against
@@ -172,7 +108,8 @@ void piece_backward(Tile<C>& t, const TileInfo& tile, int64_t head) {
     const C* weight = score_gradients(t, s, 0, 0, tile.family, head, false);
     key_gradients(t, s, weight, 0, 0, i > 0);
   }
-  write_gradients<S>(t, own, head);
+  write_query_gradients<S>(t, own, head);
+  write_key_gradients<S>(t, own, head);
 }
 
 template <class S, class C>
@@ -181,14 +118,25 @@ void families_backward(const Call& c, bool mixed) {
   const int64_t first = mixed ? leaf_tiles : 0;
   const int64_t tiles = mixed ? c.kind_sizes[5] : leaf_tiles;
   parallel_for(c.threads, tiles, tile_cost(c), [&](int64_t i) {
-    Tile<C> t(c, true);
     const TileInfo tile = tile_info(c, first + i);
+    const bool focused = is_focused(c, tile);
+    Tile<C> t(c, true, focused ? tile.family_size * kBlock : 0);
     for (int64_t head = 0; head < c.heads; ++head) {
-      if (tile.piece())
+      if (focused)
+        focused_queries_backward<S>(t, tile, head);
+      else if (tile.piece())
         piece_backward<S>(t, tile, head);
       else
         whole_families_backward<S>(t, tile.slots, head);
     }
+  });
+  if (c.top_k == 0) return;
+  parallel_for(c.threads, tiles, tile_cost(c), [&](int64_t i) {
+    const TileInfo tile = tile_info(c, first + i);
+    if (!is_focused(c, tile)) return;
+    Tile<C> t(c, true);
+    for (int64_t head = 0; head < c.heads; ++head)
+      focused_keys_backward<S>(t, tile, head);
   });
 }
 

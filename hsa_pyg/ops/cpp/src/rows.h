@@ -91,13 +91,12 @@ inline C dot(const C* a, const C* b, int64_t n) {
   return total;
 }
 
-// out [columns, rows] of x [rows, columns], the first ``scaled`` columns times a factor.
+// out [columns, rows] of x [rows, columns].
 template <class C>
 void transpose(const C* x, int64_t x_row, int64_t rows, int64_t columns, C* out,
-               int64_t out_row, int64_t scaled, C factor) {
+               int64_t out_row) {
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t i = 0; i < columns; ++i)
-      out[i * out_row + r] = x[r * x_row + i] * (i < scaled ? factor : C(1));
+    for (int64_t i = 0; i < columns; ++i) out[i * out_row + r] = x[r * x_row + i];
 }
 
 enum Part { kQuery, kKey, kValue };

@@ -49,7 +49,8 @@ struct Scores {
 template <class C>
 class Tile {
  public:
-  Tile(const Call& c, bool backward)
+  // all: numbers for the scores of a piece's queries with a whole family.
+  Tile(const Call& c, bool backward, int64_t all = 0)
       : call(c),
         scored(c.channels + c.position_channels),
         scored_row(padded<C>(scored)),
@@ -59,7 +60,7 @@ class Tile {
     const int64_t pairs = kBlock * kBlock, lane = kBlock + kLanes<C>;
     const int64_t rows = kBlock * (5 * scored_row + 5 * value_row) +
                          lane_row * (scored + c.width);
-    a.reset<C>(rows + 3 * pairs + 8 * lane + 2 * scored_row + value_row + 32 * 16);
+    a.reset<C>(rows + 3 * pairs + 8 * lane + 2 * scored_row + value_row + all + 32 * 16);
     q = a.take<C>(kBlock * scored_row);
     k = a.take<C>(kBlock * scored_row);
     v = a.take<C>(kBlock * value_row);
@@ -71,6 +72,7 @@ class Tile {
     mass = a.take<C>(lane);
     factor = a.take<C>(lane);
     total = a.take<C>(2 * scored_row + value_row);
+    all_scores = a.take<C>(all);
     if (backward || c.dropout > 0) dropped = a.take<C>(pairs);
     if (!backward) return;
     grad = a.take<C>(kBlock * value_row);
@@ -85,7 +87,7 @@ class Tile {
   const Call& call;
   const int64_t scored;  // channels that scores are made of: D, then P
   const int64_t scored_row, value_row, lane_row;
-  C *q, *k, *v, *across_q, *out, *score, *top, *sum, *mass, *factor, *total;
+  C *q, *k, *v, *across_q, *out, *score, *top, *sum, *mass, *factor, *total, *all_scores;
   C *grad, *across_grad, *grad_score, *dropped, *offset, *grad_q, *grad_k, *grad_v;
 
   // Queries or keys with their positions behind them.
@@ -105,8 +107,7 @@ class Tile {
   template <class S>
   void read_queries(Slots s, int64_t head) {
     read_scored<S>(s, kQuery, head, q);
-    transpose(q, scored_row, s.count, scored, across_q, lane_row, call.channels,
-              C(call.scale));
+    transpose(q, scored_row, s.count, scored, across_q, lane_row);
   }
 
   template <class S>
@@ -121,19 +122,25 @@ class Tile {
   // a query that is a key itself is struck out unless it has its own column.
   Scores<C> scores(bool mixed, int64_t key_row, int64_t keys, int64_t query_row,
                    int64_t queries, int64_t first_key, int64_t first_query,
-                   int64_t key_slot) const {
-    const Scores<C> s{score,     keys,        queries, padded<C>(queries),
+                   int64_t key_slot, C* at = nullptr) const {
+    const Scores<C> s{at == nullptr ? score : at,
+                         keys,        queries, padded<C>(queries),
                       first_key, first_query, key_slot};
-    product(keys, queries, scored, k + key_row * scored_row, scored_row, int64_t(1),
-            across_q + query_row, lane_row, s.at, s.stride);
-    if (mixed)
-      for (int64_t j = 0; j < keys; ++j) {
-        const C bias = C(call.entity_log_count[call.slot_member[key_slot + j]]);
-        for (int64_t i = 0; i < s.stride; i += kLanes<C>) {
-          C* p = s.at + j * s.stride + i;
-          store(p, load(p) + bias);
-        }
-      }
+    // Scaled afterwards, so that scores of equal products are equal.
+    product(keys, queries, call.channels, k + key_row * scored_row, scored_row,
+            int64_t(1), across_q + query_row, lane_row, s.at, s.stride);
+    for (int64_t x = 0; x < keys * s.stride; x += kLanes<C>)
+      store(s.at + x, load(s.at + x) * C(call.scale));
+    if (call.position != nullptr)
+      product(keys, queries, call.position_channels,
+              k + key_row * scored_row + call.channels, scored_row, int64_t(1),
+              across_q + call.channels * lane_row + query_row, lane_row, s.at, s.stride,
+              true);
+    for (int64_t j = 0; mixed && j < keys; ++j) {
+      const C bias = C(call.entity_log_count[call.slot_member[key_slot + j]]);
+      for (C* x = s.at + j * s.stride; x < s.at + (j + 1) * s.stride; x += kLanes<C>)
+        store(x, load(x) + bias);
+    }
     if (mixed || !call.self_attention) fill_diagonal(s, -kInfinity<C>);
     return s;
   }
@@ -146,19 +153,18 @@ class Tile {
   }
 };
 
-// s(i, i) of a leaf row.
+// s(i, i) of a leaf row, summed in the order of the scores that it competes with.
 template <class S, class C>
 inline C self_score(const Call& c, int64_t leaf, int64_t head) {
   if (!c.self_attention) return -kInfinity<C>;
   const S* q = static_cast<const S*>(c.q.data) + leaf * c.q.row + head * c.q.head;
   const S* k = static_cast<const S*>(c.k.data) + leaf * c.k.row + head * c.k.head;
   C score = 0;
-  for (int64_t i = 0; i < c.channels; ++i) score += C(widen(q[i])) * C(widen(k[i]));
+  for (int64_t i = 0; i < c.channels; ++i) score += C(widen(k[i])) * C(widen(q[i]));
   score *= C(c.scale);
-  if (c.position != nullptr) {
-    const C* eps = position_row<C>(c, c.leaf_node[leaf], head);
-    score += dot(eps, eps, c.position_channels);
-  }
+  if (c.position == nullptr) return score;
+  const C* eps = position_row<C>(c, c.leaf_node[leaf], head);
+  for (int64_t i = 0; i < c.position_channels; ++i) score += eps[i] * eps[i];
   return score;
 }
 

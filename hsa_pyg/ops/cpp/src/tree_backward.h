@@ -2,6 +2,7 @@
 // weights, which are finite where a weight is 0.
 #pragma once
 
+#include "leaf_gradients.h"
 #include "tree.h"
 
 namespace hsa {
@@ -153,48 +154,6 @@ void mean_gradients_downward(const Call& c) {
   });
 }
 
-// The gradient of s(i, i) of a leaf, outside leaf-only families' softmax.
-template <class C>
-inline C leaf_pull(const Call& c, int64_t leaf, int64_t head) {
-  if (c.leaf_pull == nullptr || !c.self_attention) return C(0);
-  return static_cast<const C*>(c.leaf_pull)[leaf * c.heads + head];
-}
-
-// A head of a leaf's gradients: what its family and the means give, less than all: the
-// score with itself gives ``pull``.
-template <class S, class C>
-void write_leaf(const Call& c, int64_t leaf, int64_t head, const C* q, const C* k,
-                const C* v, C scale, const C* mean, C pull) {
-  const int64_t D = c.channels, row = leaf * c.heads + head;
-  S* const grad_q = static_cast<S*>(c.grad_q) + row * D;
-  S* const grad_k = static_cast<S*>(c.grad_k) + row * D;
-  S* const grad_v = static_cast<S*>(c.grad_v) + row * c.width;
-  if (pull == C(0)) {
-    for (int64_t x = 0; x < D; ++x) grad_q[x] = narrow<S>(q[x] * scale + mean[x]);
-    for (int64_t x = 0; x < D; ++x) grad_k[x] = narrow<S>(k[x] * scale + mean[D + x]);
-  } else {
-    const S* own_q = static_cast<const S*>(c.q.data) + leaf * c.q.row + head * c.q.head;
-    const S* own_k = static_cast<const S*>(c.k.data) + leaf * c.k.row + head * c.k.head;
-    pull *= C(c.scale);
-    for (int64_t x = 0; x < D; ++x) {
-      grad_q[x] = narrow<S>(q[x] * scale + mean[x] + pull * C(widen(own_k[x])));
-      grad_k[x] = narrow<S>(k[x] * scale + mean[D + x] + pull * C(widen(own_q[x])));
-    }
-  }
-  for (int64_t x = 0; x < c.width; ++x) grad_v[x] = narrow<S>(v[x] + mean[2 * D + x]);
-}
-
-// Adds the gradient of eps . eps of a leaf.
-template <class C>
-void pull_position(const Call& c, int64_t leaf, int64_t head, C pull) {
-  if (c.position == nullptr || pull == C(0)) return;
-  const int64_t of = c.position_heads == 1 ? 0 : head;
-  C* const grad = static_cast<C*>(c.grad_leaf_eps) +
-                  (leaf * c.position_heads + of) * c.position_channels;
-  add_row(grad, position_row<C>(c, c.leaf_node[leaf], head), c.position_channels,
-          2 * pull);
-}
-
 template <class S, class C>
 void write_mixed_leaf_gradients(const Call& c) {
   const int64_t joined = joined_size(c);
@@ -217,8 +176,10 @@ void write_mixed_leaf_gradients(const Call& c) {
                 weight * dropout_factor<C>(c, 1, leaf, head));
         pull = static_cast<const C*>(c.grad_gain)[at] + leaf_pull<C>(c, leaf, head);
       }
-      write_leaf<S>(c, leaf, head, own, own + c.channels, own + 2 * c.channels, C(1),
-                    static_cast<const C*>(c.grad_entity) + above * joined, pull);
+      const C* mean = mean_gradient<C>(c, parent, head);
+      for (int part = 0; part < 3; ++part)
+        write_leaf<S>(c, Part(part), leaf, head, own + part * c.channels, C(1), mean,
+                      pull);
       pull_position(c, leaf, head, pull);
     }
   });
@@ -234,8 +195,9 @@ void write_root_leaf_gradients(const Call& c) {
     read_row<S>(grad.data(), c.grad_y, leaf, head, c.width);
     for (C& x : grad) x = own == C(0) ? C(0) : x * own;
     const C pull = leaf_pull<C>(c, leaf, head);
-    write_leaf<S>(c, leaf, head, zero.data(), zero.data(), grad.data(), C(1), zero.data(),
-                  pull);
+    for (int part = 0; part < 3; ++part)
+      write_leaf<S>(c, Part(part), leaf, head,
+                    part == kValue ? grad.data() : zero.data(), C(1), zero.data(), pull);
     pull_position(c, leaf, head, pull);
   }
 }
