@@ -1,31 +1,113 @@
-"""The command ``python -m benchmarks NAME [--runs N] [--output FILE]``."""
+"""The command ``python -m benchmarks NAME [SECTION ...]``.
+
+Each section is a table, measured side by side in this process. With ``--docs docs`` it
+also replaces that section of docs/benchmarks/NAME.md and its picture in docs/images.
+"""
 
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
-from benchmarks import converters, core, focus
+from tqdm import tqdm
 
-BENCHMARKS = {"converters": converters, "core": core, "focus": focus}
+from benchmarks.report import Options, draw, markdown, page, sections_of
+
+#: The benchmarks and their modules, which are imported late: some need extras.
+BENCHMARKS = {
+    "compile": "benchmarks.compilation",
+    "converters": "benchmarks.converters",
+    "core": "benchmarks.core",
+    "focus": "benchmarks.focus",
+    "growth": "benchmarks.growth",
+    "limit": "benchmarks.limit",
+    "memory": "benchmarks.memory",
+    "peers": "benchmarks.peers",
+    "training": "benchmarks.training",
+}
 
 
-def main() -> None:
-    """Run one benchmark and print its table, or write it to a file as well."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=BENCHMARKS)
-    parser.add_argument("--runs", type=int, default=9, help="pairs per measurement")
-    parser.add_argument("--output", type=Path, help="also write the Markdown here")
-    arguments = parser.parse_args()
-    benchmark = BENCHMARKS[arguments.name]
-    text = benchmark.run(arguments.runs)
-    print(text)
-    if arguments.output is not None:
-        command = f"python -m benchmarks {arguments.name} --runs {arguments.runs}"
-        heading = f"# Benchmark: {arguments.name}\n\nBy `{command}`."
-        summary = (benchmark.__doc__ or "").strip()
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(f"{heading}\n\n{summary}\n\n{text}\n")
+def parser() -> argparse.ArgumentParser:
+    """What the command takes."""
+    made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    made.add_argument("name", choices=BENCHMARKS)
+    made.add_argument("sections", nargs="*", help="tables to measure; all by default")
+    made.add_argument("--runs", type=int, default=9, help="rounds per measurement")
+    made.add_argument("--budget", type=float, default=30.0, help="seconds for them")
+    made.add_argument("--backend", default="auto", help="backend of HSA")
+    made.add_argument("--quick", action="store_true", help="tiny inputs, to try it")
+    made.add_argument("--docs", type=Path, help="folder of the pages to write")
+    return made
+
+
+def command(arguments: argparse.Namespace, section: str) -> str:
+    """How to measure a section again."""
+    words = [
+        "python -m benchmarks",
+        arguments.name,
+        section,
+        f"--runs {arguments.runs}",
+    ]
+    if arguments.backend != "auto":
+        words.append(f"--backend {arguments.backend}")
+    if arguments.quick:
+        words.append("--quick")
+    return " ".join(words)
+
+
+def chosen(module: ModuleType, names: list[str]) -> list[str]:
+    """The sections to measure.
+
+    Raises:
+        SystemExit: if one is not known; it names those that are.
+    """
+    unknown = [name for name in names if name not in module.SECTIONS]
+    if unknown:
+        raise SystemExit(
+            f"{module.__name__} has no section {', '.join(unknown)}; it has "
+            f"{', '.join(module.SECTIONS)}"
+        )
+    return names or list(module.SECTIONS)
+
+
+def write(docs: Path, name: str, module: ModuleType, measured: dict[str, str]) -> None:
+    """Put the measured sections into the page of the benchmark."""
+    path = docs / "benchmarks" / f"{name}.md"
+    kept = sections_of(path.read_text()) if path.exists() else {}
+    sections = {
+        section: (kept | measured)[section]
+        for section in module.SECTIONS
+        if section in kept or section in measured
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(name, module.__doc__ or "", sections))
+
+
+def main(words: list[str] | None = None) -> None:
+    """Measure, print, and write what is asked for."""
+    arguments = parser().parse_args(words)
+    module = import_module(BENCHMARKS[arguments.name])
+    options = Options(
+        runs=min(arguments.runs, 2) if arguments.quick else arguments.runs,
+        quick=arguments.quick,
+        backend=arguments.backend,
+        budget=arguments.budget,
+    )
+    for name in tqdm(chosen(module, arguments.sections), desc=arguments.name):
+        section = module.SECTIONS[name](options)
+        picture = None
+        if section.panels and arguments.docs is not None:
+            file = f"benchmark_{arguments.name}_{name}.png"
+            draw(section.panels, arguments.docs / "images" / file)
+            picture = f"../images/{file}"
+        text = markdown(
+            arguments.name, name, section, command(arguments, name), picture
+        )
+        tqdm.write(text)
+        if arguments.docs is not None:
+            write(arguments.docs, arguments.name, module, {name: text})
 
 
 if __name__ == "__main__":

@@ -17,8 +17,10 @@ from typing import Any
 
 import torch
 from torch_geometric.data import Data
+from tqdm import tqdm
 
-from benchmarks.timing import machine, table
+from benchmarks.report import Options, Section
+from benchmarks.timing import table, threads
 from hsa_pyg import NestedSignal
 from hsa_pyg.converters import DocumentConverter, from_graph, from_image, from_website
 from hsa_pyg.datasets import SqliteSite
@@ -60,12 +62,13 @@ def inside_communities(signal: NestedSignal) -> float:
     return float((parent[source] == parent[target]).float().mean())
 
 
-def document_rows(runs: int) -> list[list[str]]:
-    """Plain text and the shipped website."""
-    convert, texts = DocumentConverter(), reviews(100)
+def document_rows(options: Options) -> list[list[str]]:
+    """Plain text, the shipped website and a picture."""
+    runs = options.runs
+    convert, texts = DocumentConverter(), reviews(2 if options.quick else 100)
     seconds, signals = timed(lambda: [convert.text(text) for text in texts], runs)
     tokens = sum(signal["token"].num_nodes for signal in signals)
-    rows = [["100 film reviews", f"{tokens:,} tokens", f"{seconds:.2f}"]]
+    rows = [[f"{len(texts)} film reviews", f"{tokens:,} tokens", f"{seconds:.2f}"]]
     folder = SqliteSite(tempfile.mkdtemp(), log=False).site
     seconds, site = timed(lambda: from_website(folder, progress=False), runs)
     size = f"{site['page'].num_nodes} pages, {site['token'].num_nodes:,} tokens"
@@ -93,12 +96,24 @@ def graph_row(data: Data, method: str) -> list[str]:
     ]
 
 
-def run(runs: int = 3) -> str:
-    """All measurements, as Markdown."""
-    torch.set_num_threads(1)
-    rows = document_rows(runs)
-    large = random_graph(200_000)
-    rows += [graph_row(large, method) for method in ("leiden", "metis", "bisection")]
-    rows.append(graph_row(random_graph(20_000), "louvain"))
-    head = ["conversion", "result", "seconds"]
-    return f"{table(head, rows)}\n\nMeasured on: {machine()}."
+HEAD = ["conversion", "result", "seconds"]
+
+
+def documents(options: Options) -> Section:
+    """Texts, the shipped website, a picture."""
+    with threads(1):
+        return Section(table(HEAD, document_rows(options)))
+
+
+def graphs(options: Options) -> Section:
+    """Large random graphs by every method."""
+    number = 200 if options.quick else 200_000
+    with threads(1):
+        large = random_graph(number)
+        methods = ("leiden", "metis", "bisection")
+        rows = [graph_row(large, method) for method in tqdm(methods, leave=False)]
+        rows.append(graph_row(random_graph(number // 10), "louvain"))
+    return Section(table(HEAD, rows))
+
+
+SECTIONS = {"documents": documents, "graphs": graphs}

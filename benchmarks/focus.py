@@ -8,47 +8,44 @@ over pairs, with its smallest and largest value.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from torch import Tensor
 
-import torch
-
-from benchmarks.core import leaf_tensors
-from benchmarks.timing import machine, paired, row, table
-from benchmarks.trees import parents
+from benchmarks.cases import CHANNELS, HEADS, Case, attend
+from benchmarks.growth import PASSES
+from benchmarks.report import Options, Section
+from benchmarks.timing import HEAD, Call, Goal, compared, table
+from benchmarks.trees import Tree
 from hsa_pyg import SignalHierarchy, hierarchical_attention
-
-LEAVES = 4096
 
 
 def attention(
-    hierarchy: SignalHierarchy, top_k: int | None, gradient: bool
-) -> Callable[[], object]:
+    hierarchy: SignalHierarchy, top_k: int | None, gradient: bool, backend: str
+) -> Call:
     """HSA with or without top-k, with or without gradients."""
-    q, k, v = leaf_tensors(hierarchy, gradient)
-    if not gradient:
-        return lambda: hierarchical_attention(q, k, v, hierarchy, top_k=top_k)
-    cotangent = torch.randn(q.shape)
-    return lambda: torch.autograd.grad(
-        hierarchical_attention(q, k, v, hierarchy, top_k=top_k), (q, k, v), cotangent
-    )
+    case = Case(Tree(hierarchy.num_leaves), gradient=gradient)
+
+    def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return hierarchical_attention(q, k, v, hierarchy, top_k=top_k, backend=backend)
+
+    return attend(attended, case.tensors((hierarchy.num_leaves, HEADS, CHANNELS)))
 
 
-def run(runs: int = 9) -> str:
-    """All measurements, as Markdown."""
-    torch.manual_seed(0)
+def families(options: Options) -> Section:
+    """Families of 16, 64 and 1,024."""
+    leaves = 256 if options.quick else 4096
     rows = []
-    for width in (16, 64, 1024):
-        hierarchy = SignalHierarchy.from_parents(parents(LEAVES, width, width))
-        for gradient in (False, True):
+    for width in (16, 64) if options.quick else (16, 64, 1024):
+        hierarchy = Tree(leaves, width, width).hierarchy()
+        goal = Goal(1.3) if width < 1024 else Goal(1.0)
+        for gradient, passes in PASSES.items():
             for top_k in (4, 8):
-                pair = paired(
-                    attention(hierarchy, top_k, gradient),
-                    attention(hierarchy, None, gradient),
-                    runs,
-                )
-                passes = "forward and backward" if gradient else "forward"
+                calls = [
+                    attention(hierarchy, kept, gradient, options.backend)
+                    for kept in (top_k, None)
+                ]
                 label = f"families of {width:,}, top {top_k}, {passes}: top-k / all"
-                aim = "< 1.3" if width < 1024 else "< 1"
-                rows.append(row(label, aim, pair, True))
-    head = ["A / B", "A, median", "B, median", "A / B (smallest to largest)", "aim"]
-    return f"{table(head, rows)}\n\nMeasured on: {machine()}; {runs} pairs."
+                rows.append(compared(label, *calls, options.runs, goal))
+    return Section(table(HEAD, rows))
+
+
+SECTIONS = {"families": families}
