@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import Dropout, LayerNorm
+from torch.nn import LayerNorm
 from torch_geometric.data import HeteroData
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 
 from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.nn.dropout import Dropout
 from hsa_pyg.nn.encoder import LeafEncoder, LeafSchema
 from hsa_pyg.nn.flat_attention import FlatConv
 from hsa_pyg.nn.hsa_conv import HSAConv
