@@ -131,7 +131,9 @@ class ListOps(SequenceTask):
             split,
             root=root,
             num_samples=num_samples,
-            nesting=SequenceNesting(hierarchy, windows, brackets, pad_to, pad_multiple),
+            nesting=SequenceNesting(
+                hierarchy, tuple(windows or ()), brackets, pad_to, pad_multiple
+            ),
             seed=seed,
             transform=transform,
             pre_transform=pre_transform,

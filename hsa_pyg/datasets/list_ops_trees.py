@@ -19,7 +19,7 @@ _OPERATOR = 0.25
 #: Expressions drawn at once. The data depend on it.
 _CANDIDATES = 16_384
 #: So many draws in a row without one of a length asked for, and there is none.
-_PATIENCE = 2_000
+_PATIENCE = 200
 
 
 @dataclass(frozen=True)

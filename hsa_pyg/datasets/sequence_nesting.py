@@ -46,7 +46,7 @@ class SequenceNesting:
     """
 
     hierarchy: Hierarchy = "flat"
-    windows: Sequence[int] | None = None
+    windows: tuple[int, ...] = ()
     brackets: bool = True
     pad_to: int | None = None
     pad_multiple: int = 1
@@ -62,7 +62,7 @@ class SequenceNesting:
                 f"{self.hierarchy!r}: give widths from the bottom up, such as "
                 "hierarchy='windows', windows=[5, 4], or leave windows away"
             )
-        for width in self.windows or ():
+        for width in self.windows:
             if width < 2:
                 raise ValueError(f"a width in windows must be at least 2, got {width}")
         if not self.brackets and self.hierarchy != "tree":
@@ -78,7 +78,7 @@ class SequenceNesting:
     @property
     def key(self) -> str:
         """What tells this nesting from others in the names of files."""
-        widths = "-".join(map(str, self.windows or ()))
+        widths = "-".join(map(str, self.windows))
         brackets = "" if self.brackets else "_nobrackets"
         pad = f"_pad{self.pad_to or 0}x{self.pad_multiple}"
         return f"{self.hierarchy}{widths}{brackets}{pad}"
@@ -96,7 +96,7 @@ class SequenceNesting:
             above += [(child, "expression") for child in ("expression", "token")]
         else:
             above = [("window", "sequence"), ("token", "window")]
-            above += [("window", "window")] * (len(self.windows or ()) > 1)
+            above += [("window", "window")] * (len(self.windows) > 1)
         return Schema(
             nodes={**nodes, "token": {"x": Feature((), torch.long), **pos}},
             edges=[(child, CHILD_OF, parent) for child, parent in above],
@@ -117,9 +117,9 @@ class SequenceNesting:
             sequences = _without(sequences, brackets)
         sequences = self._nest(self._pad(sequences, pad))
         token_pos, inner_pos = map(torch.from_numpy, _places(sequences))
-        tokens = torch.from_numpy(sequences.tokens)
-        token_parent = torch.from_numpy(sequences.token_parent)
-        inner_parent = torch.from_numpy(sequences.expression_parent)
+        tokens = torch.from_numpy(sequences.tokens).long()
+        token_parent = torch.from_numpy(sequences.token_parent).long()
+        inner_parent = torch.from_numpy(sequences.expression_parent).long()
         schema, inner = self.schema, _INNER[self.hierarchy]
         first = first_inner = 0
         for length, number, label in zip(
@@ -162,8 +162,9 @@ class SequenceNesting:
     def _nest(self, sequences: Sequences) -> Sequences:
         if self.hierarchy == "tree":
             return sequences
-        widths = tuple(self.windows or ())
-        parts = [_windows(length, widths) for length in sequences.lengths.tolist()]
+        parts = [
+            _windows(length, self.windows) for length in sequences.lengths.tolist()
+        ]
         token_parent, parent, start = map(np.concatenate, zip(*parts, strict=True))
         return replace(
             sequences,
