@@ -39,12 +39,12 @@ def families(options: Options) -> Section:
         goal = Goal(1.3) if width < 1024 else Goal(1.0)
         for gradient, passes in PASSES.items():
             for top_k in (4, 8):
-                calls = [
+                some, every = (
                     attention(hierarchy, kept, gradient, options.backend)
                     for kept in (top_k, None)
-                ]
+                )
                 label = f"families of {width:,}, top {top_k}, {passes}: top-k / all"
-                rows.append(compared(label, *calls, options.runs, goal))
+                rows.append(compared(label, some, every, options.runs, goal))
     return Section(table(HEAD, rows))
 
 

@@ -222,11 +222,11 @@ def shape(options: Options) -> Section:
     def row(
         label: str, above: Tree, below: Tree, gradient: bool, goal: Goal
     ) -> list[str]:
-        calls = [
+        a, b = (
             Case(tree, gradient=gradient, backend=options.backend).call()
             for tree in (above, below)
-        ]
-        return compared(label, *calls, options.runs, goal, options.budget)
+        )
+        return compared(label, a, b, options.runs, goal, options.budget)
 
     rows = []
     for gradient, passes in PASSES.items():

@@ -168,8 +168,8 @@ def levels(options: Options) -> Section:
     for gradient, passes in PASSES.items():
         case = Case(Tree(number), gradient=gradient, backend=options.backend)
         label = f"{number:,} leaves, {passes}: one tree / {number // 16:,} trees of 16"
-        calls = [case.over(hierarchy) for hierarchy in (whole, lowest)]
-        rows.append(compared(label, *calls, options.runs))
+        both = case.over(whole), case.over(lowest)
+        rows.append(compared(label, both[0], both[1], options.runs))
     return Section(table(HEAD, rows))
 
 

@@ -38,6 +38,24 @@ def gps(attention: str) -> GPSConv:
     )
 
 
+class Projections(torch.nn.Module):
+    """What HSAConv has besides its attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = torch.nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = torch.nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor, hierarchy: SignalHierarchy) -> Tensor:
+        """Queries, instead of what they would attend to, go on."""
+        return self.out(self.qkv(x)[:, :WIDTH])
+
+
+def make_conv(backend: str) -> HSAConv:
+    """HSAConv of the size of all peers."""
+    return HSAConv(WIDTH, WIDTH, HEADS, backend=backend)
+
+
 class HSAInGPS(torch.nn.Module):
     """GPSConv's block with :class:`~hsa_pyg.HSAConv` for its global attention.
 
@@ -49,21 +67,13 @@ class HSAInGPS(torch.nn.Module):
         super().__init__()
         frame = gps("multihead")
         self.norm2, self.norm3, self.mlp = frame.norm2, frame.norm3, frame.mlp
-        self.qkv = self.out = self.conv = None
-        if backend is None:
-            self.qkv = torch.nn.Linear(WIDTH, 3 * WIDTH)
-            self.out = torch.nn.Linear(WIDTH, WIDTH)
-        else:
-            self.conv = HSAConv(WIDTH, WIDTH, HEADS, backend=backend)
+        self.conv: torch.nn.Module = (
+            Projections() if backend is None else make_conv(backend)
+        )
 
     def forward(self, x: Tensor, hierarchy: SignalHierarchy) -> Tensor:
         """[N, WIDTH] to [N, WIDTH]."""
-        if self.conv is None:
-            # Cutting out the values stands for an attention that takes no time.
-            h = self.out(self.qkv(x)[:, :WIDTH])
-        else:
-            h = self.conv(x, hierarchy)
-        h = self.norm2(h + x)
+        h = self.norm2(self.conv(x, hierarchy) + x)
         return self.norm3(h + self.mlp(h))
 
 
@@ -74,7 +84,7 @@ class HSAInSetTransformer(torch.nn.Module):
         super().__init__()
         (encoder,) = aggregation.encoders
         self.block, self.pool = encoder.mab, aggregation.pma
-        self.conv = HSAConv(WIDTH, WIDTH, HEADS, backend=backend)
+        self.conv = make_conv(backend)
 
     def forward(self, x: Tensor, hierarchy: SignalHierarchy) -> Tensor:
         """[N, WIDTH] to [1, WIDTH], a vector for the one tree."""
@@ -179,4 +189,5 @@ def linear_transformer() -> torch.nn.Module:
 
 def linear_core() -> Callable[..., Tensor]:
     """Its attention alone: [1, H, N, D] each."""
-    return linear_transformer().global_attn_fn
+    attention: Any = linear_transformer().global_attn_fn
+    return attention

@@ -19,7 +19,13 @@ from tqdm import tqdm
 
 from benchmarks import peer_layers
 from benchmarks.cases import CHANNELS, HEADS, Case, attend
-from benchmarks.peer_layers import NO_EDGES, WIDTH, HSAInGPS, HSAInSetTransformer
+from benchmarks.peer_layers import (
+    NO_EDGES,
+    WIDTH,
+    HSAInGPS,
+    HSAInSetTransformer,
+    make_conv,
+)
 from benchmarks.report import Options, Panel, Section
 from benchmarks.timing import (
     Call,
@@ -32,7 +38,6 @@ from benchmarks.timing import (
     threads,
 )
 from benchmarks.trees import Tree
-from hsa_pyg import HSAConv
 
 ALL_EXACT = "every node, exactly (softmax); quadratic"
 ALL_KERNEL = "every node, through a sum of random features of all keys; linear"
@@ -215,7 +220,7 @@ def layers(options: Options) -> Section:
         passes = passes_of(gradient)
         number = 128 if options.quick else 4096
         hierarchy, x = Tree(number).hierarchy(), torch.randn(number, WIDTH)
-        conv = HSAConv(WIDTH, WIDTH, HEADS, backend=options.backend)
+        conv = make_conv(options.backend)
         ours = Peer("HSAConv", "", stepped(conv, gradient, x, hierarchy))
         linear = peer_layers.linear_transformer()
         h_layer = peer_layers.h_transformer(16)
@@ -266,7 +271,7 @@ def _complete_rows(options: Options, gradient: bool) -> list[list[str]]:
     for number in (32,) if options.quick else (128, 256, 512):
         x, tree = torch.randn(number, WIDTH), Tree(number).hierarchy()
         theirs, edges = peer_layers.complete_graph(number)
-        ours = HSAConv(WIDTH, WIDTH, HEADS, backend=options.backend)
+        ours = make_conv(options.backend)
         peer = Peer(
             "TransformerConv on the complete graph",
             ALL_EXACT,
@@ -299,8 +304,8 @@ def sizes(options: Options) -> Section:
             curves.setdefault(name, []).append((number, median(taken)))
         cells = [f"{number:,}"]
         for name in ("HSA", "no attention", "multihead", "performer"):
-            taken = times.get(name)
-            cells.append("not run" if taken is None else duration(median(taken)))
+            known = name in times
+            cells.append(duration(median(times[name])) if known else "not run")
         rows.append(cells)
     head = ["nodes", "HSA in GPSConv's block", "no attention"]
     head += ["GPSConv, multihead", "GPSConv, performer"]

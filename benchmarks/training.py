@@ -156,16 +156,18 @@ class Mark(torch.autograd.Function):
 
 def watch(transformer: HSATransformer, clock: Clock) -> None:
     """Let a clock measure the attention and the embedding of a model."""
-    for block in transformer.blocks:
+    blocks: Any = transformer.blocks
+    for block in blocks:
         if block.conv is not None:
             block.conv._attend = _watched(block.conv._attend, clock)
-    encode = transformer.encoder.forward
+    leaves: Any = transformer.encoder
+    encode = leaves.forward
 
     def encoder(*args: Any) -> Tensor:
         clock.begin("embedding, forward")
         return Mark.apply(clock, "embedding", False, encode(*args))[0]
 
-    transformer.encoder.forward = encoder
+    leaves.forward = encoder
 
 
 def _watched(attend: Callable[..., Tensor], clock: Clock) -> Callable[..., Tensor]:
