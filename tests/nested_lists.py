@@ -1,10 +1,23 @@
 """Signals of sequences as nested lists, and what these are worth."""
 
 import statistics
+from dataclasses import fields
 
+import numpy as np
+
+from hsa_pyg.datasets.sequences import Sequences
 from hsa_pyg.hierarchy import CHILD_OF
 
 ROOT = ("sequence", 0)
+
+
+def joined(parts):
+    """The sequences of all parts."""
+    columns = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(Sequences)
+    }
+    return Sequences(**columns)
 
 
 def nested_list(signal, names):

@@ -9,7 +9,7 @@ import pytest
 from hsa_pyg import converters
 
 DOCS = Path(__file__).parents[1] / "docs"
-GUIDES = ["converters.md"]
+GUIDES = ["converters.md", "sequence_tasks.md"]
 
 
 def blocks(guide):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from hsa_pyg.datasets.sequences import ROOT
 
@@ -60,7 +61,7 @@ def _multiply(values: list[int]) -> None:
 _COMPUTE = {"+": _add, "-": _subtract, "*": _multiply}
 
 # A symbol, the length of an expression to draw, or what computes with the last values.
-_Piece = str | int | Callable[[list[int]], None]
+_Piece: TypeAlias = "str | int | Callable[[list[int]], None]"
 
 
 def draw_expression(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from hsa_pyg.datasets.formal_tasks import FORMAL_TASKS
@@ -25,7 +25,7 @@ FormalTaskName = Literal[
 class FormalLanguage(SequenceTask):
     r"""Sequences of a formal language, with a class each.
 
-    The tasks are from G. Deletang et al., "Neural Networks and the Chomsky Hierarchy",
+    The tasks are from G. Delétang et al., "Neural Networks and the Chomsky Hierarchy",
     ICLR 2023 (https://arxiv.org/abs/2207.02098), in the form that P. Ram et al.,
     "Transformers Learn Faster with Semantic Focus", NeurIPS 2025
     (https://arxiv.org/abs/2506.14095), give them: one class for each sequence.
@@ -168,7 +168,7 @@ class FormalLanguage(SequenceTask):
         """Number of classes."""
         return self._task.num_classes
 
-    def sequences(self) -> Sequences:
+    def sequences(self) -> Iterator[Sequences]:
         """Draw the sequences."""
         stream = random_stream(f"{self.task} {self.split}", self.seed)
-        return self._task.draw(stream, self.num_samples, self.length)
+        yield self._task.draw(stream, self.num_samples, self.length)

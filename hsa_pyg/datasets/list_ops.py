@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
-
-from tqdm import tqdm
 
 from hsa_pyg.datasets.list_ops_trees import SYMBOLS, draw_list_ops
 from hsa_pyg.datasets.sequence_nesting import Hierarchy, SequenceNesting
@@ -158,18 +156,12 @@ class ListOps(SequenceTask):
         """10: the digits."""
         return 10
 
-    def sequences(self) -> Sequences:
+    def sequences(self) -> Iterator[Sequences]:
         """Draw the expressions."""
         stream = random_stream(f"list_ops {self.split}", self.seed)
-        parts: list[Sequences] = []
-        found = draw_list_ops(stream, self.length, self.max_depth, self.max_args)
-        with tqdm(
-            desc=f"Drawing {self.key}",
-            total=self.num_samples,
-            delay=5,
-            disable=not self.log,
-        ) as bar:
-            while sum(map(len, parts)) < self.num_samples:
-                parts.append(next(found))
-                bar.update(len(parts[-1]))
-        return Sequences.join(parts).first(self.num_samples)
+        missing = self.num_samples
+        for part in draw_list_ops(stream, self.length, self.max_depth, self.max_args):
+            yield part.first(missing)
+            missing -= len(part)
+            if missing <= 0:
+                return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tqdm import tqdm
 
@@ -84,8 +84,8 @@ class SequenceTask(StoredWhole):
             self.data, self.slices = self.collate(self._signals())
 
     @abstractmethod
-    def sequences(self) -> Sequences:
-        """Draw the sequences of this data set."""
+    def sequences(self) -> Iterator[Sequences]:
+        """Draw the sequences of this data set, some at a time."""
 
     @property
     @abstractmethod
@@ -158,11 +158,15 @@ class SequenceTask(StoredWhole):
     def _signals(self) -> Sequence[NestedSignal]:
         names = self.bracket_symbols if self.has_tree else ()
         brackets = [self.symbols.index(name) for name in names]
-        drawn = self.nesting.signals(self.sequences(), len(self.symbols), brackets)
+        drawn = (
+            signal
+            for part in self.sequences()
+            for signal in self.nesting.signals(part, len(self.symbols), brackets)
+        )
         signals = []
         for signal in tqdm(
             drawn,
-            desc=f"Nesting {self.key}",
+            desc=f"Drawing {self.key}",
             total=self.num_samples,
             delay=5,
             disable=not self.log,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,18 +52,6 @@ class Sequences:
             num_expressions=np.zeros(number, dtype=np.int64),
             expression_parent=none,
             expression_start=none,
-        )
-
-    @classmethod
-    def join(cls, parts: Sequence[Sequences]) -> Sequences:
-        """The sequences of all parts."""
-        return cls(
-            **{
-                field.name: np.concatenate(
-                    [getattr(part, field.name) for part in parts]
-                )
-                for field in fields(cls)
-            }
         )
 
     def first(self, number: int) -> Sequences:

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from hsa_pyg.datasets import list_ops_trees
 from hsa_pyg.datasets.list_ops_trees import OPERATORS, SYMBOLS, draw_list_ops
-from hsa_pyg.datasets.sequences import Sequences, random_stream
-from tests.nested_lists import list_value, parsed_lists
+from hsa_pyg.datasets.sequences import random_stream
+from tests.nested_lists import joined, list_value, parsed_lists
 
 
 def draw(length, seed=0, max_depth=10, max_arguments=10, parts=1):
     found = draw_list_ops(random_stream("any", seed), length, max_depth, max_arguments)
-    return Sequences.join(list(islice(found, parts)))
+    return joined(list(islice(found, parts)))
 
 
 def texts(sequences):
