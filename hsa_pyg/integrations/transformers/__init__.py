@@ -1,0 +1,1 @@
+"""Hierarchical attention within pretrained models of Hugging Face transformers."""
