@@ -99,7 +99,7 @@ def choose(backend: str, call: passes.AttentionCall, q: Tensor, v: Tensor) -> st
                 "'torch'"
             )
         return backend
-    fast: str | None = None
+    fast = {"cpu": "cpp", "cuda": "triton"}.get(q.device.type)
     if fast is None or _lacks(fast, call, q, v) is not None:
         return "torch"
     reason = why_not(fast, q.device)

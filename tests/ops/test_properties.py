@@ -30,7 +30,7 @@ from tests.forests import (
 )
 
 pytestmark = [
-    pytest.mark.parametrize("backend", ["reference", "torch"]),
+    pytest.mark.parametrize("backend", ["reference", "torch", "cpp"]),
     pytest.mark.parametrize("self_attention", [True, False]),
 ]
 seeds = st.integers(0, 1000)
