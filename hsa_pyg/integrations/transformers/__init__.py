@@ -1,1 +1,35 @@
 """Hierarchical attention within pretrained models of Hugging Face transformers."""
+
+from hsa_pyg.integrations.transformers.positions import extend_positions
+from hsa_pyg.integrations.transformers.replace import (
+    original_text,
+    replace_attention,
+    replaced_layers,
+    restore_attention,
+)
+from hsa_pyg.integrations.transformers.sentences import Sentences
+from hsa_pyg.integrations.transformers.trees import (
+    Flat,
+    Quadtree,
+    Tokens,
+    TreeBuilder,
+    Windows,
+    make_builder,
+    nested_forest,
+)
+
+__all__ = [
+    "Flat",
+    "Quadtree",
+    "Sentences",
+    "Tokens",
+    "TreeBuilder",
+    "Windows",
+    "extend_positions",
+    "make_builder",
+    "nested_forest",
+    "original_text",
+    "replace_attention",
+    "replaced_layers",
+    "restore_attention",
+]

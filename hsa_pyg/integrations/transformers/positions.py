@@ -1,0 +1,98 @@
+"""Room for longer texts in models with learned absolute positions."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+@torch.no_grad()
+def extend_positions(model: Model, length: int) -> Model:
+    """Stretch the learned positions of a text encoder over longer texts, in place.
+
+    The vectors between two learned ones are interpolated linearly, so that the first
+    and the last stay what they were and all others move. ``max_position_embeddings``
+    of the configuration follows, and the model saves and loads as before.
+
+    Args:
+        model: a text encoder of transformers with a table of absolute positions.
+        length: tokens that shall fit.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: if as many tokens fit already.
+        NotImplementedError: if the model has no such table.
+    """
+    model_or_inner = getattr(model, "_orig_mod", model)
+    holder, name = _table(model_or_inner)
+    old = getattr(holder, name)
+    # RoBERTa's positions start behind that of padding.
+    first = 0 if old.padding_idx is None else old.padding_idx + 1
+    fits = old.num_embeddings - first
+    if length <= fits:
+        raise ValueError(
+            f"{type(model).__name__} takes texts of {fits} tokens already; give a "
+            f"length above that, not {length}"
+        )
+    table = old.weight[first:].float().t()[None]
+    longer = nn.functional.interpolate(
+        table, size=length, mode="linear", align_corners=True
+    )
+    weight = torch.cat([old.weight[:first], longer[0].t().to(old.weight.dtype)])
+    new = nn.Embedding(
+        first + length,
+        old.embedding_dim,
+        padding_idx=old.padding_idx,
+        device=old.weight.device,
+        dtype=old.weight.dtype,
+    )
+    new.weight.copy_(weight)
+    new.weight.requires_grad_(old.weight.requires_grad)
+    new.train(old.training)
+    setattr(holder, name, new)
+    _extend_buffers(holder, first + length)
+    for module in model_or_inner.modules():
+        config = getattr(module, "config", None)
+        if getattr(config, "max_position_embeddings", None) == old.num_embeddings:
+            vars(config)["max_position_embeddings"] = first + length
+    return model
+
+
+def _table(model: nn.Module) -> tuple[nn.Module, str]:
+    if getattr(getattr(model, "config", None), "patch_size", None) is not None:
+        raise NotImplementedError(
+            f"{type(model).__name__} has positions of patches: call it with "
+            "interpolate_pos_encoding=True for images of another size"
+        )
+    found = [
+        (module, name)
+        for module in model.modules()
+        for name in ("position_embeddings", "position_embedding")
+        if isinstance(getattr(module, name, None), nn.Embedding)
+    ]
+    if len(found) != 1:
+        raise NotImplementedError(
+            f"{type(model).__name__} has {len(found)} tables of learned absolute "
+            "positions, not one; pass the text encoder itself. Models whose positions "
+            "are relative or rotary need none"
+        )
+    return found[0]
+
+
+def _extend_buffers(holder: nn.Module, rows: int) -> None:
+    """Positions and token types that embeddings keep for texts of any length."""
+    for name, value in list(holder.named_buffers(recurse=False)):
+        if name == "position_ids":
+            longer = torch.arange(rows, dtype=value.dtype, device=value.device)
+        elif name == "token_type_ids":
+            longer = value.new_zeros(rows)
+        else:
+            continue
+        persistent = name not in holder._non_persistent_buffers_set
+        holder.register_buffer(name, longer.expand(1, -1), persistent=persistent)
