@@ -9,6 +9,12 @@ template <class S>
 struct Backward {
   using C = Compute<S>;
   static void run(const Call& c) {
+    const int64_t row = c.heads * int64_t(sizeof(C)), joined = joined_size(c);
+    const int64_t stored = c.leaves * c.heads * int64_t(sizeof(S));
+    for (void* grad : {c.grad_q, c.grad_k}) expect_writes(grad, stored * c.channels);
+    expect_writes(c.grad_v, stored * c.width);
+    expect_writes(c.grad_entity, c.entities * joined * row);
+    expect_writes(c.grad_context, c.families * c.width * row);
     collect_leaf_only<S, C>(c);
     collect_mixed_leaves<S, C>(c);
     contexts_upward<S, C>(c);

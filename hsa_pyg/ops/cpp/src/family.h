@@ -12,18 +12,21 @@ void attend_whole_families(Tile<C>& t, Slots tile, int64_t head) {
   t.template read_queries<S>(tile, head);
   t.template read_keys<S>(tile, head);
   for (int64_t at = 0; at < tile.count;) {
-    const int64_t family = c.slot_family[tile.first + at];
-    const int64_t size = c.family_size[family];
-    const Slots own{tile.mixed, tile.first + at, size};
+    const Slots own = block_at(c, tile, at, kLanes<C>);
+    const int64_t size = own.count;
     const Scores<C> s = t.scores(tile.mixed, at, size, at, size, 0, 0, own.first);
+    t.fill_between_families(own, s, s.at, -kInfinity<C>);
     focus_scores<S>(c, s, tile.mixed, own.first, head,
                     tile.mixed ? static_cast<C*>(c.gain) : nullptr,
                     static_cast<C*>(nullptr), nullptr);
     softmax_block(t, s, true);
     finish_softmax(t, size);
-    weigh_values(t, s, family, head, at, false);
+    weigh_block(t, own, s, head, at);
     write_contexts(t, own, head);
-    if (!tile.mixed) write_means(t, family, at, size, head);
+    if (!tile.mixed)
+      for_families(c, own, [&](int64_t first, int64_t count, int64_t family) {
+        write_means(t, family, at + first, first, count, head);
+      });
     at += size;
   }
 }

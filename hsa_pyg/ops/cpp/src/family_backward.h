@@ -8,17 +8,19 @@ namespace hsa {
 
 // From scores to weights (t.dropped: after dropout) and gradients of scores.
 //   query_row: where the queries lie in the packed blocks; key_row likewise.
-//   complete: all keys of the queries are here, so that <context, its gradient> is
-//   known from the weights and still to be taken from the offset.
-// Gives the weights that values were multiplied by.
+//   block: whole families, or null for a piece of one.
+// In leaf-only families whose keys are all here <context, its gradient> is known from
+// the weights, and still to be taken from the offset. Gives the weights that values were
+// multiplied by.
 template <class C>
 C* score_gradients(Tile<C>& t, const Scores<C>& s, int64_t query_row, int64_t key_row,
-                   int64_t family, int64_t head, bool complete) {
+                   int64_t family, int64_t head, const Slots* block) {
   constexpr int L = kLanes<C>;
   const Call& c = t.call;
   product(s.keys, s.queries, c.width, t.v + key_row * t.value_row, t.value_row,
           int64_t(1), t.across_grad + query_row, t.lane_row, t.grad_score, s.stride);
-  const bool drops = c.dropout > 0;
+  const bool drops = c.dropout > 0, complete = block != nullptr && !block->mixed;
+  if (block != nullptr) t.fill_between_families(*block, s, t.grad_score, C(0));
   if (drops) dropout_factors(c, s, family, head, t.dropped);
   for (int64_t i = 0; i < s.stride; i += L) {
     const Vec<C> mass = load(t.mass + query_row + i);
@@ -43,21 +45,24 @@ C* score_gradients(Tile<C>& t, const Scores<C>& s, int64_t query_row, int64_t ke
   return drops ? t.dropped : s.at;
 }
 
+// Gradients of queries from those of some scores, at rows of the packed blocks.
 template <class C>
-void query_gradients(Tile<C>& t, const Scores<C>& s, int64_t query_row, int64_t key_row,
-                     bool add) {
-  product(s.queries, t.scored, s.keys, t.grad_score, int64_t(1), s.stride,
+void query_gradients(Tile<C>& t, const C* grad_score, int64_t stride, int64_t query_row,
+                     int64_t queries, int64_t key_row, int64_t keys, bool add) {
+  product(queries, t.scored, keys, grad_score, int64_t(1), stride,
           t.k + key_row * t.scored_row, t.scored_row, t.grad_q + query_row * t.scored_row,
           t.scored_row, add);
 }
 
+// The same of keys and values.
 template <class C>
-void key_gradients(Tile<C>& t, const Scores<C>& s, const C* weight, int64_t query_row,
-                   int64_t key_row, bool add) {
-  product(s.keys, t.scored, s.queries, t.grad_score, s.stride, int64_t(1),
+void key_gradients(Tile<C>& t, const C* grad_score, const C* weight, int64_t stride,
+                   int64_t query_row, int64_t queries, int64_t key_row, int64_t keys,
+                   bool add) {
+  product(keys, t.scored, queries, grad_score, stride, int64_t(1),
           t.q + query_row * t.scored_row, t.scored_row,
           t.grad_k + key_row * t.scored_row, t.scored_row, add);
-  product(s.keys, t.call.width, s.queries, weight, s.stride, int64_t(1),
+  product(keys, t.call.width, queries, weight, stride, int64_t(1),
           t.grad + query_row * t.value_row, t.value_row, t.grad_v + key_row * t.value_row,
           t.value_row, add);
 }
@@ -69,15 +74,19 @@ void whole_families_backward(Tile<C>& t, Slots tile, int64_t head) {
   t.template read_keys<S>(tile, head);
   read_context_gradients<S>(t, tile, head);
   for (int64_t at = 0; at < tile.count;) {
-    const int64_t family = c.slot_family[tile.first + at];
-    const int64_t size = c.family_size[family];
-    const Scores<C> s = t.scores(tile.mixed, at, size, at, size, 0, 0, tile.first + at);
-    focus_scores<S>(c, s, tile.mixed, tile.first + at, head, static_cast<C*>(nullptr),
+    const Slots own = block_at(c, tile, at, kLanes<C>);
+    const Scores<C> s = t.scores(tile.mixed, at, own.count, at, own.count, 0, 0, own.first);
+    t.fill_between_families(own, s, s.at, -kInfinity<C>);
+    focus_scores<S>(c, s, tile.mixed, own.first, head, static_cast<C*>(nullptr),
                     static_cast<C*>(nullptr), nullptr);
-    const C* weight = score_gradients(t, s, at, at, family, head, !tile.mixed);
-    query_gradients(t, s, at, at, false);
-    key_gradients(t, s, weight, at, at, false);
-    at += size;
+    const C* weight = score_gradients(t, s, at, at, c.slot_family[own.first], head, &own);
+    for_families(c, own, [&](int64_t first, int64_t size, int64_t) {
+      const int64_t row = at + first, shift = first * (s.stride + 1);
+      query_gradients(t, t.grad_score + shift, s.stride, row, size, row, size, false);
+      key_gradients(t, t.grad_score + shift, weight + shift, s.stride, row, size, row,
+                    size, false);
+    });
+    at += own.count;
   }
   write_query_gradients<S>(t, tile, head);
   write_key_gradients<S>(t, tile, head);
@@ -96,8 +105,8 @@ void piece_backward(Tile<C>& t, const TileInfo& tile, int64_t head) {
     const int64_t keys = std::min(kBlock, tile.family_size - j);
     t.template read_keys<S>({own.mixed, begin + j, keys}, head);
     const Scores<C> s = t.scores(own.mixed, 0, keys, 0, own.count, j, place, begin + j);
-    score_gradients(t, s, 0, 0, tile.family, head, false);
-    query_gradients(t, s, 0, 0, j > 0);
+    score_gradients(t, s, 0, 0, tile.family, head, nullptr);
+    query_gradients(t, t.grad_score, s.stride, 0, own.count, 0, keys, j > 0);
   }
   t.template read_keys<S>(own, head);
   for (int64_t i = 0; i < tile.family_size; i += kBlock) {
@@ -105,8 +114,8 @@ void piece_backward(Tile<C>& t, const TileInfo& tile, int64_t head) {
     t.template read_queries<S>({own.mixed, begin + i, queries}, head);
     read_context_gradients<S>(t, {own.mixed, begin + i, queries}, head);
     const Scores<C> s = t.scores(own.mixed, 0, own.count, 0, queries, place, i, own.first);
-    const C* weight = score_gradients(t, s, 0, 0, tile.family, head, false);
-    key_gradients(t, s, weight, 0, 0, i > 0);
+    const C* weight = score_gradients(t, s, 0, 0, tile.family, head, nullptr);
+    key_gradients(t, t.grad_score, weight, s.stride, 0, queries, 0, own.count, i > 0);
   }
   write_query_gradients<S>(t, own, head);
   write_key_gradients<S>(t, own, head);

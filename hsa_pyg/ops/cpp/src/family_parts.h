@@ -45,7 +45,8 @@ void finish_softmax(Tile<C>& t, int64_t queries) {
   }
 }
 
-// t.out (+)= weights times values, for the values of rows key_row... of t.v.
+// t.out (+)= weights times values, for the values of rows key_row... of t.v. The scores
+// are those of one family.
 template <class C>
 void weigh_values(Tile<C>& t, const Scores<C>& s, int64_t family, int64_t head,
                   int64_t key_row, bool add) {
@@ -68,15 +69,30 @@ void write_contexts(const Tile<C>& t, Slots s, int64_t head) {
     const int64_t row = c.slot_member[s.first + i] * c.heads + head;
     C* to = context + row * c.width;
     const C* from = t.out + i * t.value_row;
+    prefetch<1>(to + c.width, c.width);
     for (int64_t x = 0; x < c.width; ++x) to[x] = from[x] * t.factor[i];
     mass[row] = t.mass[i];
   }
 }
 
-// Means of q, k, v, and -phi, the mean of the log-sum-exps, of a leaf-only family whose
-// rows are packed from ``row`` on.
+// t.out = weights times values in a block of whole families, whose rows are packed from
+// ``row`` on.
 template <class C>
-void write_means(Tile<C>& t, int64_t family, int64_t row, int64_t size, int64_t head) {
+void weigh_block(Tile<C>& t, Slots block, const Scores<C>& s, int64_t head, int64_t row) {
+  const Call& c = t.call;
+  for_families(c, block, [&](int64_t first, int64_t size, int64_t family) {
+    if (size == block.count) return weigh_values(t, s, family, head, row, false);
+    product(size, c.width, size, s.at + first * (s.stride + 1), int64_t(1), s.stride,
+            t.v + (row + first) * t.value_row, t.value_row, t.out + first * t.value_row,
+            t.value_row);
+  });
+}
+
+// Means of q, k, v, and -phi, the mean of the log-sum-exps, of a leaf-only family whose
+// rows are packed from ``row`` on; its queries start at ``lane``.
+template <class C>
+void write_means(Tile<C>& t, int64_t family, int64_t row, int64_t lane, int64_t size,
+                 int64_t head) {
   const Call& c = t.call;
   C* mean = static_cast<C*>(c.mean) + (family * c.heads + head) * joined_size(c);
   const C share = C(1) / C(size);
@@ -93,7 +109,7 @@ void write_means(Tile<C>& t, int64_t family, int64_t row, int64_t size, int64_t 
     copy_in(mean + part * c.channels, t.total, n);
   }
   C sum = 0;
-  for (int64_t i = 0; i < size; ++i) sum += t.mass[i];
+  for (int64_t i = 0; i < size; ++i) sum += t.mass[lane + i];
   static_cast<C*>(c.gain)[family * c.heads + head] = sum * share;
 }
 

@@ -6,7 +6,7 @@
 namespace hsa {
 
 // Up to here the largest are held in a sorted list, beyond they are found bit by bit.
-constexpr int64_t kListed = 32;
+constexpr int kListed = 32;
 
 template <class C>
 inline bool any(Mask<C> x) {
@@ -16,14 +16,16 @@ inline bool any(Mask<C> x) {
   return all != 0;
 }
 
-// The k-th largest of a column of scores, in each lane.
-template <class C>
+// The k-th largest of a column of scores, in each lane; k is at most N.
+template <class C, int N>
 Vec<C> kth_by_list(const C* s, int64_t keys, int64_t stride, int64_t k) {
-  Vec<C> list[kListed] = {};
-  for (int64_t n = 0; n < k; ++n) list[n] = splat(-kInfinity<C>);
+  Vec<C> list[N];
+#pragma GCC unroll 8
+  for (int n = 0; n < N; ++n) list[n] = splat(-kInfinity<C>);
   for (int64_t j = 0; j < keys; ++j) {
     Vec<C> x = load(s + j * stride);
-    for (int64_t n = 0; n < k; ++n) {
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) {
       const Vec<C> larger = vmax<C>(list[n], x);
       x = vmin<C>(list[n], x);
       list[n] = larger;
@@ -51,6 +53,16 @@ Vec<C> kth_by_bits(const C* s, int64_t keys, int64_t stride, int64_t k) {
   return (Vec<C>)(found ^ ((found >> top) & rest));
 }
 
+template <class C>
+Vec<C> kth_largest(const C* s, int64_t keys, int64_t stride, int64_t k) {
+  if (k <= 2) return kth_by_list<C, 2>(s, keys, stride, k);
+  if (k <= 4) return kth_by_list<C, 4>(s, keys, stride, k);
+  if (k <= 8) return kth_by_list<C, 8>(s, keys, stride, k);
+  if (k <= 16) return kth_by_list<C, 16>(s, keys, stride, k);
+  if (k <= kListed) return kth_by_list<C, kListed>(s, keys, stride, k);
+  return kth_by_bits(s, keys, stride, k);
+}
+
 // What a query keeps: scores above the threshold, and those equal to it up to a key.
 template <class C>
 struct Kept {
@@ -66,8 +78,7 @@ struct Kept {
 template <class C>
 Kept<C> choose_largest(const C* s, int64_t keys, int64_t stride, int64_t k) {
   using word = typename LaneTypes<C>::word;
-  const Vec<C> threshold =
-      k <= kListed ? kth_by_list(s, keys, stride, k) : kth_by_bits(s, keys, stride, k);
+  const Vec<C> threshold = kth_largest(s, keys, stride, k);
   Mask<C> room = Mask<C>{} + word(k);
   for (int64_t j = 0; j < keys; ++j) room += load(s + j * stride) > threshold;
   Mask<C> last_tie{};

@@ -9,6 +9,12 @@ template <class S>
 struct Forward {
   using C = Compute<S>;
   static void run(const Call& c) {
+    const int64_t row = c.heads * int64_t(sizeof(C)), joined = joined_size(c);
+    expect_writes(c.y, c.leaves * c.heads * c.width * int64_t(sizeof(S)));
+    expect_writes(c.leaf_context, c.leaves * c.width * row);
+    expect_writes(c.mean, c.families * joined * row);
+    expect_writes(c.context, c.families * c.width * row);
+    expect_writes(c.brought, c.entities * c.width * row);
     attend_families<S, C>(c, false);
     means_upward<S, C>(c);
     leaf_energies<S, C>(c);

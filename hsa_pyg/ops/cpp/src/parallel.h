@@ -6,8 +6,8 @@
 #include <memory>
 #include <new>
 
-#if defined(_OPENMP)
-#include <omp.h>
+#if defined(__linux__)
+#include <sys/mman.h>
 #endif
 
 namespace hsa {
@@ -34,6 +34,22 @@ void parallel_for(int64_t threads, int64_t n, int64_t cost, F&& work) {
   (void)threads;
   (void)cost;
   for (int64_t i = 0; i < n; ++i) work(i);
+}
+
+// Asks for large pages in memory that is about to be written for the first time: a page
+// costs as much as the work on its numbers. Refusal costs nothing but time.
+template <class T>
+inline void expect_writes(T* data, int64_t bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  constexpr uintptr_t page = uintptr_t(1) << 21;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + uintptr_t(bytes)) / page * page;
+  if (data != nullptr && begin < end)
+    (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#else
+  (void)data;
+  (void)bytes;
+#endif
 }
 
 // Memory of one thread that lasts from call to call, for pieces of a working set.

@@ -63,11 +63,20 @@ inline void copy_in(C* out, const S* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = widen(x[i]);
 }
 
+// Asks for n numbers that will be read, or written, soon. Heads are worked on one after
+// the other, so that rows are passed in steps that no hardware foresees.
+template <int WRITE, class T>
+inline void prefetch(const T* p, int64_t n) {
+  constexpr int64_t line = 64 / sizeof(T);
+  for (int64_t i = 0; i < n; i += line) __builtin_prefetch(p + i, WRITE, 2);
+}
+
 // Head ``head`` of row ``row`` of a strided tensor.
 template <class S, class C>
 inline void read_row(C* out, const Strided& x, int64_t row, int64_t head, int64_t n) {
   const S* p = static_cast<const S*>(x.data) + row * x.row + head * x.head;
   if (x.channel == 1) {
+    prefetch<0>(p + x.head, n);
     copy_in(out, p, n);
   } else {
     for (int64_t i = 0; i < n; ++i) out[i] = widen(p[i * x.channel]);
@@ -89,14 +98,6 @@ inline C dot(const C* a, const C* b, int64_t n) {
   for (int x = 0; x < L; ++x) total += sum[x];
   for (; i < n; ++i) total += a[i] * b[i];
   return total;
-}
-
-// out [columns, rows] of x [rows, columns].
-template <class C>
-void transpose(const C* x, int64_t x_row, int64_t rows, int64_t columns, C* out,
-               int64_t out_row) {
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t i = 0; i < columns; ++i) out[i * out_row + r] = x[r * x_row + i];
 }
 
 enum Part { kQuery, kKey, kValue };

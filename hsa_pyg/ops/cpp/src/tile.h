@@ -10,6 +10,7 @@
 #include "parallel.h"
 #include "product.h"
 #include "rows.h"
+#include "transpose.h"
 
 namespace hsa {
 
@@ -35,6 +36,30 @@ inline TileInfo tile_info(const Call& c, int64_t tile) {
   const int64_t family = c.slot_family[first];
   const bool mixed = first >= c.kind_sizes[1];
   return {{mixed, first, c.tile_start[tile + 1] - first}, family, c.family_size[family]};
+}
+
+// The slots at ``at`` of a tile that share one block of scores: as many families as fit
+// into the lanes of a vector, for those that are small; else one family.
+inline Slots block_at(const Call& c, Slots tile, int64_t at, int64_t lanes) {
+  const auto size_at = [&](int64_t x) {
+    return c.family_size[c.slot_family[tile.first + x]];
+  };
+  int64_t size = size_at(at);
+  // Dropout and focus look at places within one family.
+  while (c.dropout == 0 && c.top_k == 0 && at + size < tile.count &&
+         size + size_at(at + size) <= lanes)
+    size += size_at(at + size);
+  return {tile.mixed, tile.first + at, size};
+}
+
+// Calls work(first, size, family) for the families of a block, ``first`` counted in it.
+template <class F>
+void for_families(const Call& c, Slots block, F&& work) {
+  for (int64_t at = 0; at < block.count;) {
+    const int64_t family = c.slot_family[block.first + at];
+    work(at, c.family_size[family], family);
+    at += c.family_size[family];
+  }
 }
 
 // Scores of some keys (rows) and queries (lanes) of one family.
@@ -143,6 +168,20 @@ class Tile {
     }
     if (mixed || !call.self_attention) fill_diagonal(s, -kInfinity<C>);
     return s;
+  }
+
+  // ``value`` where key and query are of different families of a block.
+  void fill_between_families(Slots block, const Scores<C>& s, C* at, C value) const {
+    if (block.count == call.family_size[call.slot_family[block.first]]) return;
+    Vec<C> lane;
+    for (int i = 0; i < kLanes<C>; ++i) lane[i] = C(i);
+    for_families(call, block, [&](int64_t first, int64_t size, int64_t) {
+      const Mask<C> own = (lane >= C(first)) & (lane < C(first + size));
+      for (int64_t j = first; j < first + size; ++j) {
+        C* p = at + j * s.stride;
+        store(p, own ? load(p) : splat(value));
+      }
+    });
   }
 
   static void fill_diagonal(const Scores<C>& s, C value) {

@@ -7,31 +7,33 @@
 
 namespace hsa {
 
-// Gradients of the context and of log w of a leaf-only family, from its own leaves, and
-// what each leaf gives to the latter.
+// Gradients of the context and of log w of some heads of a leaf-only family, from its
+// own leaves, and what each leaf gives to the latter.
 template <class S, class C>
-void collect_from_leaves(const Call& c, int64_t family, int64_t head) {
+void collect_from_leaves(const Call& c, int64_t family, int64_t first_head, int64_t end) {
   Arena& a = arena();
   a.reset<C>(2 * c.width + 32);
   C* const grad = a.take<C>(c.width);
   C* const inner = a.take<C>(c.width);
-  const int64_t above = family * c.heads + head;
-  const C* const context = static_cast<const C*>(c.context) + above * c.width;
-  C* const total = static_cast<C*>(c.grad_context) + above * c.width;
-  std::fill(total, total + c.width, C(0));
-  C worth = 0;
+  C* const total = static_cast<C*>(c.grad_context) + family * c.heads * c.width;
+  C* const worth = static_cast<C*>(c.grad_log_weight) + family * c.heads;
+  const C* const context =
+      static_cast<const C*>(c.context) + family * c.heads * c.width;
+  std::fill(total + first_head * c.width, total + end * c.width, C(0));
+  std::fill(worth + first_head, worth + end, C(0));
   for (int64_t i = 0; i < c.family_size[family]; ++i) {
     const int64_t leaf = c.slot_member[c.family_first[family] + i];
-    const int64_t at = leaf * c.heads + head;
-    read_row<S>(grad, c.grad_y, leaf, head, c.width);
-    copy_in(inner, static_cast<const S*>(c.y) + at * c.width, c.width);
-    add_row(inner, context, c.width, C(-1));
-    add_row(total, grad, c.width);
-    const C own = dot(grad, inner, c.width);
-    static_cast<C*>(c.leaf_worth)[at] = own;
-    worth += own;
+    for (int64_t head = first_head; head < end; ++head) {
+      const int64_t at = leaf * c.heads + head;
+      read_row<S>(grad, c.grad_y, leaf, head, c.width);
+      copy_in(inner, static_cast<const S*>(c.y) + at * c.width, c.width);
+      add_row(inner, context + head * c.width, c.width, C(-1));
+      add_row(total + head * c.width, grad, c.width);
+      const C own = dot(grad, inner, c.width);
+      static_cast<C*>(c.leaf_worth)[at] = own;
+      worth[head] += own;
+    }
   }
-  static_cast<C*>(c.grad_log_weight)[above] = worth;
 }
 
 template <class S, class C>
@@ -39,13 +41,13 @@ void collect_leaf_only(const Call& c) {
   parallel_for(c.threads, c.kind_sizes[0], 16 * c.heads * c.width, [&](int64_t i) {
     const int64_t family = c.family_order[i];
     if (c.family_size[family] <= kBlock)
-      for (int64_t head = 0; head < c.heads; ++head)
-        collect_from_leaves<S, C>(c, family, head);
+      collect_from_leaves<S, C>(c, family, 0, c.heads);
   });
   const std::vector<int64_t> large = large_leaf_only_families(c);
   parallel_for(c.threads, int64_t(large.size()) * c.heads, kBlock * c.width,
                [&](int64_t i) {
-                 collect_from_leaves<S, C>(c, large[i / c.heads], i % c.heads);
+                 const int64_t head = i % c.heads;
+                 collect_from_leaves<S, C>(c, large[i / c.heads], head, head + 1);
                });
 }
 
