@@ -2,6 +2,7 @@
 
 Each section is a table, measured side by side in this process. With ``--docs docs`` it
 also replaces that section of docs/benchmarks/NAME.md and its picture in docs/images.
+``python -m benchmarks goals`` gathers what the pages say about bars and aims.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from types import ModuleType
 
 from tqdm import tqdm
 
+from benchmarks.goals import collect, write_goals
 from benchmarks.report import Options, draw, markdown, page, sections_of
 
 #: The benchmarks and their modules, which are imported late: some need extras.
@@ -32,7 +34,7 @@ BENCHMARKS = {
 def parser() -> argparse.ArgumentParser:
     """What the command takes."""
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    made.add_argument("name", choices=BENCHMARKS)
+    made.add_argument("name", choices=[*BENCHMARKS, "goals"])
     made.add_argument("sections", nargs="*", help="tables to measure; all by default")
     made.add_argument("--runs", type=int, default=9, help="rounds per measurement")
     made.add_argument("--budget", type=float, default=30.0, help="seconds for them")
@@ -88,6 +90,12 @@ def write(docs: Path, name: str, module: ModuleType, measured: dict[str, str]) -
 def main(words: list[str] | None = None) -> None:
     """Measure, print, and write what is asked for."""
     arguments = parser().parse_args(words)
+    if arguments.name == "goals":
+        docs = arguments.docs or Path("docs")
+        print(collect(docs))
+        if arguments.docs is not None:
+            write_goals(docs)
+        return
     module = import_module(BENCHMARKS[arguments.name])
     options = Options(
         runs=min(arguments.runs, 2) if arguments.quick else arguments.runs,

@@ -143,6 +143,37 @@ def _grown(curve: list[tuple[float, float]] | None, x: float, power: int) -> flo
     return value * (x / last) ** power
 
 
+def small(options: Options) -> Section:
+    """Few leaves, where softmax attention is the faster one: up to which number?"""
+    numbers = [16, 32] if options.quick else [2**i for i in range(4, 12)]
+    parts, panels = [], []
+    for gradient, passes in PASSES.items():
+        curves: Curves = {"HSA": [], "softmax": []}
+        rows = []
+        for number in numbers:
+            ours = Case(Tree(number), gradient=gradient, backend=options.backend)
+            cases = {"HSA": ours, "softmax": replace(ours, attention="softmax")}
+            calls = {name: case.call() for name, case in cases.items()}
+            times = side_by_side(calls, 10 * options.runs, options.budget)
+            medians = {name: median(taken) for name, taken in times.items()}
+            for name, seconds in medians.items():
+                curves[name].append((number, seconds))
+            quotient = spread(ratios(times["softmax"], times["HSA"]))
+            rows.append([f"{number:,}", *map(duration, medians.values()), quotient])
+        won = [
+            x
+            for (x, ours), (_, theirs) in zip(*curves.values(), strict=True)
+            if ours >= theirs
+        ]
+        text = "HSA is the faster one throughout"
+        if won:
+            text = f"Softmax attention is as fast or faster up to {max(won):,} leaves"
+        head = ["leaves", "HSA", "softmax", "softmax / HSA"]
+        parts.append(f"{passes.capitalize()}:\n\n{table(head, rows)}\n\n{text}.")
+        panels.append(Panel("leaves", f"seconds, {passes}", curves))
+    return Section("\n\n".join(parts), panels)
+
+
 def branching(options: Options) -> Section:
     """As many leaves in families of 2 to 256: b members, b pairs a leaf."""
     number = 512 if options.quick else 65536
@@ -241,6 +272,7 @@ def shape(options: Options) -> Section:
 
 
 SECTIONS = {
+    "small": small,
     "leaves": leaves,
     "branching": branching,
     "depth": depth,

@@ -13,6 +13,7 @@ from torch_geometric.nn.aggr import SetTransformerAggregation
 
 from benchmarks.cases import CHANNELS, HEADS
 from hsa_pyg import HSAConv, SignalHierarchy
+from hsa_pyg.nn.transformer import PreNormBlock
 
 WIDTH = HEADS * CHANNELS
 MISSING = 'This comparison needs {}: pip install "hsa-pyg[benchmarks]".'
@@ -59,8 +60,8 @@ def make_conv(backend: str) -> HSAConv:
 class HSAInGPS(torch.nn.Module):
     """GPSConv's block with :class:`~hsa_pyg.HSAConv` for its global attention.
 
-    Residuals, norms and MLP are GPSConv's own; without ``backend`` there is no
-    attention at all, and what is left is what every block must pay.
+    Residuals, norms and MLP are GPSConv's own; without ``backend`` there are the
+    projections, but no attention.
     """
 
     def __init__(self, backend: str | None) -> None:
@@ -75,6 +76,26 @@ class HSAInGPS(torch.nn.Module):
         """[N, WIDTH] to [N, WIDTH]."""
         h = self.norm2(self.conv(x, hierarchy) + x)
         return self.norm3(h + self.mlp(h))
+
+
+class Products(torch.nn.Module):
+    """The matrix products of a block, and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = ((WIDTH, 3 * WIDTH), (WIDTH, WIDTH), (WIDTH, 2 * WIDTH))
+        self.inner = torch.nn.ModuleList(torch.nn.Linear(*size) for size in sizes)
+        self.last = torch.nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        """All outputs, of queries, keys and values, of the attention, of the MLP."""
+        outs = [linear(x) for linear in self.inner]
+        return [*outs, self.last(outs[-1])]
+
+
+def own_block(backend: str) -> PreNormBlock:
+    """The block of HSATransformer, its MLP as wide as GPSConv's."""
+    return PreNormBlock(WIDTH, make_conv(backend), expansion=2, dropout=0.0)
 
 
 class HSAInSetTransformer(torch.nn.Module):

@@ -25,6 +25,7 @@ from benchmarks.peer_layers import (
     HSAInGPS,
     HSAInSetTransformer,
     make_conv,
+    own_block,
 )
 from benchmarks.report import Options, Panel, Section
 from benchmarks.timing import (
@@ -39,11 +40,10 @@ from benchmarks.timing import (
 )
 from benchmarks.trees import Tree
 
-ALL_EXACT = "every node, exactly (softmax); quadratic"
-ALL_KERNEL = "every node, through a sum of random features of all keys; linear"
-ALL_LINEAR = (
-    "every node, through one matrix of softmax-weighted keys and values; linear"
-)
+EXACT = "every node, exactly (softmax); quadratic"
+KERNEL = "every node, through a sum of random features of all keys; linear"
+LINEAR = "every node, through one matrix of softmax-weighted keys and values; linear"
+ITSELF = "itself"
 HEAD = ["A / B", "A, median", "B, median", "A / B (smallest to largest)"]
 HEAD += ["bar", "aim", "reached", "A sees"]
 
@@ -59,19 +59,20 @@ class Peer:
 
 
 def rows_over(
-    ours: Peer, peers: Sequence[Peer], options: Options, what: str
+    ours: Sequence[Peer], peers: Sequence[Peer], options: Options, what: str
 ) -> list[list[str]]:
-    """A row per peer: its time over ours, all in turn."""
-    calls = {ours.name: ours.call} | {peer.name: peer.call for peer in peers}
+    """A row per peer and form of HSA: its time over ours, all in turn."""
+    calls = {peer.name: peer.call for peer in (*ours, *peers)}
     times = side_by_side(calls, options.runs, options.budget)
     rows = []
-    for peer in peers:
-        quotients = ratios(times[peer.name], times[ours.name])
-        goal = peer.goal
-        cells = ["", "", ""] if goal is None else goal.cells(median(quotients))
-        medians = [duration(median(times[x])) for x in (peer.name, ours.name)]
-        label = f"{what}: {peer.name} / {ours.name}"
-        rows.append([label, *medians, spread(quotients), *cells, peer.sees])
+    for mine in ours:
+        for peer in peers:
+            quotients = ratios(times[peer.name], times[mine.name])
+            goal = peer.goal
+            cells = ["", "", ""] if goal is None else goal.cells(median(quotients))
+            medians = [duration(median(times[x.name])) for x in (peer, mine)]
+            label = f"{what}: {peer.name} / {mine.name}"
+            rows.append([label, *medians, spread(quotients), *cells, peer.sees])
     return rows
 
 
@@ -88,7 +89,9 @@ def stepped(module: torch.nn.Module, gradient: bool, *inputs: object) -> Call:
     def both_ways() -> None:
         module.zero_grad(set_to_none=True)
         out = module(*inputs)
-        leaves = list(out.values()) if isinstance(out, dict) else [out]
+        if isinstance(out, dict):
+            out = list(out.values())
+        leaves = [out] if isinstance(out, Tensor) else out
         torch.autograd.backward(leaves, [torch.ones_like(x) for x in leaves])
 
     return both_ways
@@ -105,40 +108,40 @@ def blocks(options: Options) -> Section:
     hierarchy, x = Tree(number).hierarchy(), torch.randn(number, WIDTH)
     rows = []
     for gradient in (False, True):
-        multihead, performer = (
-            peer_layers.gps(name) for name in ("multihead", "performer")
-        )
-        ours = HSAInGPS(options.backend)
-        bare = HSAInGPS(None)
-        goals = (Goal(15, 25), Goal(2.5, 4))
+
+        def peer(
+            name: str,
+            sees: str,
+            module: torch.nn.Module,
+            given: object = NO_EDGES,
+            goal: Goal | None = None,
+            gradient: bool = gradient,
+        ) -> Peer:
+            return Peer(name, sees, stepped(module, gradient, x, given), goal)
+
+        gps = peer_layers.gps
         peers = [
-            Peer(
-                "GPSConv, multihead",
-                ALL_EXACT,
-                stepped(multihead, gradient, x, NO_EDGES),
-                goals[0],
-            ),
-            Peer(
-                "GPSConv, performer",
-                ALL_KERNEL,
-                stepped(performer, gradient, x, NO_EDGES),
-                goals[1],
-            ),
-            Peer(
-                "the block without attention",
-                "itself: projections, norms and MLP alone",
-                stepped(bare, gradient, x, hierarchy),
-            ),
+            peer("GPSConv, multihead", EXACT, gps("multihead"), goal=Goal(15, 25)),
+            peer("GPSConv, performer", KERNEL, gps("performer"), goal=Goal(2.5, 4)),
+            peer("the same without attention", ITSELF, HSAInGPS(None), hierarchy),
         ]
+        products = stepped(peer_layers.Products(), gradient, x)
+        peers.append(Peer("the matrix products of a block alone", ITSELF, products))
         if not gradient:
             # PyTorch then takes another path, which is slower on a CPU.
-            evaluated = peer_layers.gps("multihead").eval()
-            call = stepped(evaluated, gradient, x, NO_EDGES)
-            peers.insert(1, Peer("GPSConv, multihead, eval()", ALL_EXACT, call))
+            evaluated = gps("multihead").eval()
+            peers.insert(1, peer("GPSConv, multihead, eval()", EXACT, evaluated))
+        ours = [
+            peer("HSA in GPSConv's block", "", HSAInGPS(options.backend), hierarchy),
+            peer("HSA's own block", "", own_block(options.backend), hierarchy),
+        ]
         what = f"{number:,} nodes, {passes_of(gradient)}"
-        mine = Peer("HSA", "", stepped(ours, gradient, x, hierarchy))
-        rows += rows_over(mine, peers, options, what)
-    return Section(table(HEAD, rows))
+        rows += rows_over(ours, peers, options, what)
+    note = (
+        "HSA's own block is the one of `HSATransformer`, with an MLP of the same size; "
+        "it normalises before attention and MLP, where GPSConv does so after them."
+    )
+    return Section(f"{table(HEAD, rows)}\n\n{note}")
 
 
 def cores(options: Options) -> Section:
@@ -152,7 +155,7 @@ def cores(options: Options) -> Section:
             mine = Case(Tree(number), gradient=gradient, backend=options.backend)
             what = f"{number:,} nodes, {passes_of(gradient)}, one thread"
             rows += rows_over(
-                Peer("HSA", "", mine.call()),
+                [Peer("HSA", "", mine.call())],
                 _core_peers(number, gradient, fastest),
                 options,
                 what,
@@ -186,7 +189,7 @@ def _core_peers(number: int, gradient: bool, fastest: int) -> list[Peer]:
             )
         )
     call = _heads_first(peer_layers.linear_core(), number, gradient)
-    peers.append(Peer("linear-attention-transformer's attention", ALL_LINEAR, call))
+    peers.append(Peer("linear-attention-transformer's attention", LINEAR, call))
     return peers
 
 
@@ -234,7 +237,7 @@ def layers(options: Options) -> Section:
             ),
             Peer(
                 "linear-attention-transformer's layer",
-                ALL_LINEAR,
+                LINEAR,
                 stepped(linear, gradient, x[None]),
             ),
             Peer(
@@ -243,7 +246,7 @@ def layers(options: Options) -> Section:
                 stepped(hgt, gradient, {"leaf": x, "node": inner}, edges),
             ),
         ]
-        rows += rows_over(ours, peers, options, f"{number:,} nodes, {passes}")
+        rows += rows_over([ours], peers, options, f"{number:,} nodes, {passes}")
         rows += _set_rows(options, gradient, x, hierarchy)
         rows += _complete_rows(options, gradient)
     return Section(table(HEAD, rows))
@@ -255,14 +258,12 @@ def _set_rows(
     theirs = peer_layers.set_transformer()
     ours = HSAInSetTransformer(peer_layers.set_transformer(), options.backend)
     index = torch.zeros(x.size(0), dtype=torch.long)
-    peer = Peer(
-        "SetTransformerAggregation", ALL_EXACT, stepped(theirs, gradient, x, index)
-    )
+    peer = Peer("SetTransformerAggregation", EXACT, stepped(theirs, gradient, x, index))
     mine = Peer(
         "the same with HSA in its encoder", "", stepped(ours, gradient, x, hierarchy)
     )
     what = f"{x.size(0):,} nodes to one vector, {passes_of(gradient)}"
-    return rows_over(mine, [peer], options, what)
+    return rows_over([mine], [peer], options, what)
 
 
 def _complete_rows(options: Options, gradient: bool) -> list[list[str]]:
@@ -274,12 +275,12 @@ def _complete_rows(options: Options, gradient: bool) -> list[list[str]]:
         ours = make_conv(options.backend)
         peer = Peer(
             "TransformerConv on the complete graph",
-            ALL_EXACT,
+            EXACT,
             stepped(theirs, gradient, x, edges),
         )
         mine = Peer("HSAConv", "", stepped(ours, gradient, x, tree))
         what = f"{number} nodes, {passes_of(gradient)}"
-        rows += rows_over(mine, [peer], options, what)
+        rows += rows_over([mine], [peer], options, what)
     return rows
 
 
