@@ -143,8 +143,9 @@ def why_not(layer: AttentionLayer, tie_queries: bool) -> str | None:
     relative = _relative_bias(config)
     if relative is not None:
         return relative
-    if getattr(module, "sliding_window", None) is not None:
-        return "attends within a sliding window, which is narrower than a tree"
+    for name in ("sliding_window", "window_size"):
+        if getattr(module, name, None) is not None or name in vars(config):
+            return f"attends within windows of its own ({name})"
     if is_causal_tower(config):
         if not tie_queries:
             return None

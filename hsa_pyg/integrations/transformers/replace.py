@@ -198,8 +198,9 @@ def replace_attention(
         vars(own)["_attn_implementation_internal"] = IMPLEMENTATION
         vars(own)[LAYER] = ReplacedLayer(layer.number, form, config)
         layer.module.config = own
-    if replacement.complete:
+    if replacement.complete and not getattr(config, "is_encoder_decoder", False):
         # No layer is left that needs a mask of L x L: the mask interface asks ours.
+        # (An encoder may share its configuration with a decoder.)
         vars(config)["_attn_implementation_internal"] = IMPLEMENTATION
     replacement.handle = base.register_forward_pre_hook(
         replacement.begin, with_kwargs=True

@@ -1,0 +1,182 @@
+"""The function behind the attention interface: weights, errors, compilation."""
+
+import pytest
+import torch
+
+from hsa_pyg import SignalHierarchy
+from hsa_pyg.analysis.attention import MAX_LEAVES
+from hsa_pyg.integrations.transformers import (
+    make_builder,
+    replace_attention,
+    restore_attention,
+)
+
+
+@pytest.mark.parametrize("tie_queries", [True, False])
+def test_weights_are_what_the_layer_attends_with(tie_queries, tiny, texts):
+    model = tiny("Bert", attn_implementation="eager")
+    seen = {}
+    attention = model.encoder.layer[1].attention.self
+    attention.value.register_forward_hook(lambda m, args, v: seen.update(v=v))
+    attention.register_forward_hook(lambda m, args, found: seen.update(y=found[0]))
+    replace_attention(model, [1], "window:3", tie_queries=tie_queries)
+    found = model(**texts, output_attentions=True)
+    assert [tuple(x.shape) for x in found.attentions] == [(3, 4, 21, 21)] * 4
+    theta = found.attentions[1]
+    v = seen["v"].view(3, 21, 4, 8).transpose(1, 2)
+    y = (theta @ v).transpose(1, 2).flatten(2)
+    torch.testing.assert_close(y, seen["y"], atol=1e-5, rtol=1e-5)
+    kept = texts["attention_mask"].bool()
+    sums = kept[:, None].expand(-1, 4, -1).float()
+    torch.testing.assert_close(theta.sum(-1), sums)
+
+
+def test_weights_of_one_family_are_those_of_softmax(tiny, texts):
+    model = tiny("Bert", attn_implementation="eager")
+    before = model(**texts, output_attentions=True).attentions
+    replace_attention(model, hierarchy="flat")
+    after = model(**texts, output_attentions=True).attentions
+    kept = texts["attention_mask"].bool()
+    for one, other in zip(before, after, strict=True):
+        rows = kept[:, None].expand(-1, 4, -1)
+        torch.testing.assert_close(other[rows], one[rows], atol=1e-5, rtol=0)
+
+
+def test_weights_beside_layers_that_give_none_are_refused(tiny, texts):
+    model = replace_attention(tiny("Bert"), [1], "window:3")
+    with pytest.raises(NotImplementedError, match=r"run 'sdpa'.*eager"):
+        model(**texts, output_attentions=True)
+    model = replace_attention(tiny("Bert"), "all", "window:3")
+    assert len(model(**texts, output_attentions=True).attentions) == 4
+
+
+def test_weights_of_many_tokens_are_refused(tiny):
+    model = replace_attention(tiny("Bert", max_position_embeddings=3000))
+    ids = torch.randint(5, 97, (1, MAX_LEAVES + 1))
+    with pytest.raises(ValueError, match="attention matrix"):
+        model(ids, output_attentions=True)
+
+
+def test_a_mask_that_hides_more_than_padding_is_refused(tiny, texts):
+    band = torch.ones(21, 21).tril(3).triu(-3).expand(3, 1, -1, -1).bool()
+    for layers in ("all", [1]):
+        model = replace_attention(tiny("Bert"), layers)
+        with pytest.raises(NotImplementedError, match="hides more than padding"):
+            model(texts["input_ids"], attention_mask=band)
+
+
+@pytest.mark.parametrize("layers", ["all", [1]])
+def test_a_mask_of_padding_written_out_is_read(layers, tiny, texts):
+    model = replace_attention(tiny("Bert"), layers)
+    kept = texts["attention_mask"].bool()
+    expected = model(**texts).last_hidden_state[kept]
+    wide = kept[:, None, None, :].expand(-1, 1, 21, -1)
+    found = model(texts["input_ids"], attention_mask=wide).last_hidden_state[kept]
+    assert found.equal(expected)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "words"),
+    [
+        (lambda tokens: 3, TypeError, "must return a SignalHierarchy, got int"),
+        (
+            lambda tokens: SignalHierarchy.from_parents(torch.tensor([-1, 0, 0])),
+            ValueError,
+            "2 leaves for 45 tokens",
+        ),
+        (
+            lambda tokens: SignalHierarchy.from_parents(
+                torch.tensor([-1] + [0] * int(tokens.kept.sum()))
+            ),
+            ValueError,
+            "different texts in one tree",
+        ),
+    ],
+)
+def test_what_a_builder_gives_is_checked(build, error, words, tiny, texts):
+    model = replace_attention(tiny("Bert"), hierarchy=build)
+    with pytest.raises(error, match=words):
+        model(**texts)
+
+
+def test_the_implementation_set_by_hand_says_what_to_call(tiny, texts):
+    model = tiny("Bert")
+    model.set_attn_implementation("hsa_pyg")
+    with pytest.raises(RuntimeError, match=r"replace_attention\(model\)"):
+        model(**texts)
+
+
+def test_a_layer_called_alone_has_no_trees(tiny):
+    model = replace_attention(tiny("Bert"))
+    with pytest.raises(RuntimeError, match="no trees reached layer 0"):
+        model.encoder.layer[0](torch.randn(1, 5, 32))
+
+
+def test_a_model_that_drops_keywords_is_named():
+    import transformers
+
+    config = transformers.SiglipVisionConfig(
+        hidden_size=32,
+        num_attention_heads=4,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        image_size=32,
+        patch_size=8,
+    )
+    model = replace_attention(transformers.SiglipVisionModel(config).eval())
+    with pytest.raises(RuntimeError, match=r"SiglipAttention.* keyword arguments"):
+        model(torch.randn(1, 3, 32, 32))
+
+
+@pytest.mark.parametrize("words", ["position_bias", "softcap", "sliding_window"])
+def test_what_the_model_asks_besides_is_refused(words, tiny, texts):
+    model = replace_attention(tiny("Bert"))
+    with pytest.raises(NotImplementedError, match=words):
+        model(**texts, **{words: 3.0})
+
+
+def test_a_causal_call_is_refused(tiny, texts):
+    model = replace_attention(tiny("Bert"))
+    with pytest.raises(NotImplementedError, match="causal"):
+        model(**texts, is_causal=True)
+
+
+@pytest.mark.parametrize("layers", ["all", [1]])
+def test_compiled_is_eager(layers, tiny, texts):
+    """Graphs break where trees are built; what comes out is the same."""
+    model = tiny("Bert", num_hidden_layers=2)
+    compiled = torch.compile(model, backend="aot_eager")
+    plain = model(**texts).last_hidden_state
+    torch.testing.assert_close(compiled(**texts).last_hidden_state, plain)
+    for hierarchy in ("window:3", "window:5"):
+        replace_attention(model, layers, hierarchy)
+        for length in (21, 13):
+            batch = {name: x[:, :length] for name, x in texts.items()}
+            kept = batch["attention_mask"].bool()
+            expected = model(**batch).last_hidden_state[kept]
+            found = compiled(**batch).last_hidden_state[kept]
+            torch.testing.assert_close(found, expected)
+        restore_attention(model)
+    torch.testing.assert_close(compiled(**texts).last_hidden_state, plain)
+
+
+def test_a_compiled_model_is_replaced_as_the_model_in_it(tiny, texts):
+    model = tiny("Bert", num_hidden_layers=2)
+    compiled = torch.compile(model, backend="aot_eager")
+    replace_attention(compiled, hierarchy="window:3")
+    expected = model(**texts).last_hidden_state
+    torch.testing.assert_close(compiled(**texts).last_hidden_state, expected)
+    restore_attention(compiled)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_layer_costs_what_its_trees_do_and_no_square_mask(tiny, texts):
+    model = replace_attention(tiny("Bert"), hierarchy=make_builder("window:4"))
+    shapes = []
+    for layer in model.encoder.layer:
+        layer.attention.self.register_forward_pre_hook(
+            lambda module, args, kwargs: shapes.append(kwargs["attention_mask"].shape),
+            with_kwargs=True,
+        )
+    model(**texts)
+    assert shapes == [(3, 1, 1, 21)] * 4
