@@ -12,6 +12,17 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+#: Numbers that a chunk of rows holds, so that they stay in the cache.
+_CHUNK = 2**18
+#: Shorter chunks leave the matrix products too little to do.
+_LEAST_ROWS = 1024
+
+
+def row_chunks(rows: int, width: int) -> list[slice]:
+    """Runs of rows, for a layer that holds ``width`` numbers of each for a moment."""
+    step = max(_LEAST_ROWS, _CHUNK // width)
+    return [slice(i, min(i + step, rows)) for i in range(0, rows, step)]
+
 
 def has_hooks(*modules: torch.nn.Module) -> bool:
     """Whether somebody waits for a module to be called."""

@@ -13,13 +13,9 @@ from hsa_pyg.nn.by_hand import (
     fits_by_hand,
     gradients_by_autograd,
     has_hooks,
+    row_chunks,
     wants_gradient,
 )
-
-#: Numbers of the hidden layer that a chunk holds, so that they stay in the cache.
-_CHUNK = 2**18
-#: Shorter chunks leave the matrix products too little to do.
-_LEAST_ROWS = 1024
 
 
 class PointwiseMLP(torch.nn.Sequential):
@@ -70,11 +66,6 @@ def _plain(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
     return F.linear(F.gelu(F.linear(x, w1, b1)), w2, b2)
 
 
-def _chunks(rows: int, hidden: int) -> list[slice]:
-    step = max(_LEAST_ROWS, _CHUNK // hidden)
-    return [slice(i, min(i + step, rows)) for i in range(0, rows, step)]
-
-
 def _forward(
     x: Tensor,
     w1: Tensor,
@@ -85,7 +76,7 @@ def _forward(
 ) -> Tensor:
     """The output; ``kept`` [rows, hidden] receives the input of GELU."""
     rows, hidden = x.size(0), w1.size(0)
-    chunks = _chunks(rows, hidden)
+    chunks = row_chunks(rows, hidden)
     y = x.new_empty(rows, w2.size(0))
     room = x.new_empty(chunks[0].stop if chunks else 0, hidden)
     for chunk in chunks:
@@ -116,7 +107,7 @@ class _ChunkedMLP(torch.autograd.Function):
             return gradients_by_autograd(_plain, inputs, [grad], wanted)
         x, w1, _, w2, _ = inputs
         rows, hidden = before.shape
-        chunks = _chunks(rows, hidden)
+        chunks = row_chunks(rows, hidden)
         grad_x = torch.empty_like(x) if wanted[0] else None
         grad_w1, grad_b1, grad_w2, grad_b2 = (
             torch.zeros_like(p) if asked else None

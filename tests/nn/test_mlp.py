@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 from torch_geometric.nn.dense.linear import Linear
 
+from hsa_pyg.nn import by_hand
 from hsa_pyg.nn import mlp as module
 from hsa_pyg.nn.mlp import PointwiseMLP
 
@@ -12,8 +13,8 @@ from hsa_pyg.nn.mlp import PointwiseMLP
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """So that few rows make several chunks."""
-    monkeypatch.setattr(module, "_LEAST_ROWS", 4)
-    monkeypatch.setattr(module, "_CHUNK", 40)
+    monkeypatch.setattr(by_hand, "_LEAST_ROWS", 4)
+    monkeypatch.setattr(by_hand, "_CHUNK", 40)
 
 
 @pytest.fixture
