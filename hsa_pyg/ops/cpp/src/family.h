@@ -7,23 +7,24 @@
 namespace hsa {
 
 template <class S, class C>
-void attend_whole_families(Tile<C>& t, Slots tile, int64_t head) {
+void attend_whole_families(Tile<C>& t, const Strip& strip, int64_t head) {
   const Call& c = t.call;
-  t.template read_queries<S>(tile, head);
-  t.template read_keys<S>(tile, head);
-  for (int64_t at = 0; at < tile.count;) {
-    const Slots own = block_at(c, tile, at, kLanes<C>);
+  const Slots all = strip.slots;
+  t.select(strip, head);
+  t.lay_queries_across(all.count);
+  for (int64_t at = 0; at < all.count;) {
+    const Slots own = block_at(c, all, at, kLanes<C>);
     const int64_t size = own.count;
-    const Scores<C> s = t.scores(tile.mixed, at, size, at, size, 0, 0, own.first);
+    const Scores<C> s = t.scores(all.mixed, at, size, at, size, 0, 0, own.first);
     t.fill_between_families(own, s, s.at, -kInfinity<C>);
-    focus_scores<S>(c, s, tile.mixed, own.first, head,
-                    tile.mixed ? static_cast<C*>(c.gain) : nullptr,
+    focus_scores<S>(c, s, all.mixed, own.first, head,
+                    all.mixed ? static_cast<C*>(c.gain) : nullptr,
                     static_cast<C*>(nullptr), nullptr);
     softmax_block(t, s, true);
     finish_softmax(t, size);
     weigh_block(t, own, s, head, at);
-    write_contexts(t, own, head);
-    if (!tile.mixed)
+    write_masses(t, own, head);
+    if (!all.mixed)
       for_families(c, own, [&](int64_t first, int64_t count, int64_t family) {
         write_means(t, family, at + first, first, count, head);
       });
@@ -31,13 +32,13 @@ void attend_whole_families(Tile<C>& t, Slots tile, int64_t head) {
   }
 }
 
-template <class C>
-void shrink(Tile<C>& t, int64_t queries) {
-  for (int64_t i = 0; i < queries; ++i) {
-    const C factor = t.factor[i];
-    C* row = t.out + i * t.value_row;
-    for (int64_t x = 0; x < t.value_row; ++x) row[x] *= factor;
-  }
+template <class S, class C>
+void attend_strip(Tile<C>& t, const Strip& strip) {
+  t.template read_queries<S>(strip);
+  t.template read_keys<S>(strip);
+  for (int64_t head = strip.head; head < strip.head + strip.heads; ++head)
+    attend_whole_families<S>(t, strip, head);
+  write_contexts(t, strip);
 }
 
 // A piece of the queries of a large family against all of its keys, block by block.
@@ -45,19 +46,26 @@ template <class S, class C>
 void attend_piece(Tile<C>& t, const TileInfo& tile, int64_t head) {
   const Call& c = t.call;
   const Slots own = tile.slots;
+  const Strip strip{own, head, 1};
   const int64_t begin = c.family_first[tile.family];
-  t.template read_queries<S>(own, head);
+  t.template read_queries<S>(strip);
+  t.select(strip, head);
+  t.lay_queries_across(own.count);
   for (int64_t j = 0; j < tile.family_size; j += kBlock) {
     const int64_t keys = std::min(kBlock, tile.family_size - j);
-    t.template read_keys<S>({own.mixed, begin + j, keys}, head);
+    t.template read_keys<S>({{own.mixed, begin + j, keys}, head, 1});
     const Scores<C> s =
         t.scores(own.mixed, 0, keys, 0, own.count, j, own.first - begin, begin + j);
     softmax_block(t, s, j == 0);
-    if (j > 0) shrink(t, own.count);
-    weigh_values(t, s, tile.family, head, 0, j > 0);
+    if (j > 0) scale_rows(t.out, own.count, t.factor);
+    drop_weights(t, s, tile.family, head);
+    product(own.count, c.width, keys, s.at, int64_t(1), s.stride, t.v.at, t.v.row,
+            t.out.at, t.out.row, j > 0);
   }
   finish_softmax(t, own.count);
-  write_contexts(t, own, head);
+  scale_rows(t.out, own.count, t.factor);
+  write_masses(t, own, head);
+  write_contexts(t, strip);
 }
 
 // Means and -phi of a leaf-only family that exceeds a tile.
@@ -102,13 +110,14 @@ void attend_families(const Call& c, bool mixed) {
     const TileInfo tile = tile_info(c, first + i);
     const bool focused = is_focused(c, tile);
     Tile<C> t(c, false, focused ? tile.family_size * kBlock : 0);
+    if (!tile.piece())
+      return for_strips(c, tile.slots, t.per,
+                        [&](const Strip& strip) { attend_strip<S>(t, strip); });
     for (int64_t head = 0; head < c.heads; ++head) {
       if (focused)
         attend_focused_piece<S>(t, tile, head);
-      else if (tile.piece())
-        attend_piece<S>(t, tile, head);
       else
-        attend_whole_families<S>(t, tile.slots, head);
+        attend_piece<S>(t, tile, head);
     }
   });
   if (mixed) return;

@@ -45,47 +45,56 @@ void finish_softmax(Tile<C>& t, int64_t queries) {
   }
 }
 
-// t.out (+)= weights times values, for the values of rows key_row... of t.v. The scores
-// are those of one family.
+// Drops some of the weights of one family.
 template <class C>
-void weigh_values(Tile<C>& t, const Scores<C>& s, int64_t family, int64_t head,
-                  int64_t key_row, bool add) {
-  if (t.call.dropout > 0) {
-    dropout_factors(t.call, s, family, head, t.dropped);
-    for (int64_t at = 0; at < s.keys * s.stride; at += kLanes<C>)
-      store(s.at + at, load(s.at + at) * load(t.dropped + at));
-  }
-  product(s.queries, t.call.width, s.keys, s.at, int64_t(1), s.stride,
-          t.v + key_row * t.value_row, t.value_row, t.out, t.value_row, add);
+void drop_weights(Tile<C>& t, const Scores<C>& s, int64_t family, int64_t head) {
+  if (t.call.dropout == 0) return;
+  dropout_factors(t.call, s, family, head, t.dropped);
+  for (int64_t at = 0; at < s.keys * s.stride; at += kLanes<C>)
+    store(s.at + at, load(s.at + at) * load(t.dropped + at));
 }
 
-// Contexts and masses of some queries, from t.out, t.factor and t.mass.
 template <class C>
-void write_contexts(const Tile<C>& t, Slots s, int64_t head) {
-  const Call& c = t.call;
-  C* const context = static_cast<C*>(s.mixed ? c.brought : c.leaf_context);
-  C* const mass = static_cast<C*>(s.mixed ? c.mass : c.leaf_mass);
-  for (int64_t i = 0; i < s.count; ++i) {
-    const int64_t row = c.slot_member[s.first + i] * c.heads + head;
-    C* to = context + row * c.width;
-    const C* from = t.out + i * t.value_row;
-    prefetch<1>(to + c.width, c.width);
-    for (int64_t x = 0; x < c.width; ++x) to[x] = from[x] * t.factor[i];
-    mass[row] = t.mass[i];
-  }
+void scale_rows(const Packed<C>& rows, int64_t count, const C* factor) {
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t x = 0; x < rows.row; x += kLanes<C>)
+      store(rows[i] + x, load(rows[i] + x) * factor[i]);
 }
 
-// t.out = weights times values in a block of whole families, whose rows are packed from
-// ``row`` on.
+// t.out = weighted means of values in a block of whole families, whose rows are packed
+// from ``row`` on.
 template <class C>
 void weigh_block(Tile<C>& t, Slots block, const Scores<C>& s, int64_t head, int64_t row) {
   const Call& c = t.call;
+  Packed<C> out = t.out;
+  out.at = t.out[row];
   for_families(c, block, [&](int64_t first, int64_t size, int64_t family) {
-    if (size == block.count) return weigh_values(t, s, family, head, row, false);
+    drop_weights(t, s, family, head);
     product(size, c.width, size, s.at + first * (s.stride + 1), int64_t(1), s.stride,
-            t.v + (row + first) * t.value_row, t.value_row, t.out + first * t.value_row,
-            t.value_row);
+            t.v[row + first], t.v.row, out[first], out.row);
   });
+  scale_rows(out, block.count, t.factor);
+}
+
+// Log-sum-exps of some queries, from t.mass.
+template <class C>
+void write_masses(const Tile<C>& t, Slots s, int64_t head) {
+  const Call& c = t.call;
+  C* const mass = static_cast<C*>(s.mixed ? c.mass : c.leaf_mass);
+  for (int64_t i = 0; i < s.count; ++i)
+    mass[c.slot_member[s.first + i] * c.heads + head] = t.mass[i];
+}
+
+// Contexts of a strip's queries, from t.out.
+template <class C>
+void write_contexts(const Tile<C>& t, const Strip& s) {
+  const Call& c = t.call;
+  C* const context = static_cast<C*>(s.slots.mixed ? c.brought : c.leaf_context);
+  for (int64_t i = 0; i < s.rows(); ++i) {
+    C* row = context + c.slot_member[s.slots.first + i] * c.heads * c.width;
+    for (int64_t head = s.head; head < s.head + s.heads; ++head)
+      copy_in(row + head * c.width, t.out.of(s, head, i), c.width);
+  }
 }
 
 // Means of q, k, v, and -phi, the mean of the log-sum-exps, of a leaf-only family whose
@@ -96,14 +105,13 @@ void write_means(Tile<C>& t, int64_t family, int64_t row, int64_t lane, int64_t 
   const Call& c = t.call;
   C* mean = static_cast<C*>(c.mean) + (family * c.heads + head) * joined_size(c);
   const C share = C(1) / C(size);
-  const C* const parts[3] = {t.q + row * t.scored_row, t.k + row * t.scored_row,
-                             t.v + row * t.value_row};
+  const Packed<C>* const parts[3] = {&t.q, &t.k, &t.v};
   for (int part = 0; part < 3; ++part) {
-    const int64_t stride = part == kValue ? t.value_row : t.scored_row;
+    const Packed<C>& rows = *parts[part];
     const int64_t n = part_size(c, Part(part));
     for (int64_t x = 0; x < n; x += kLanes<C>) {
       Vec<C> sum{};
-      for (int64_t i = 0; i < size; ++i) sum += load(parts[part] + i * stride + x);
+      for (int64_t i = 0; i < size; ++i) sum += load(rows[row + i] + x);
       store(t.total + x, sum * share);
     }
     copy_in(mean + part * c.channels, t.total, n);

@@ -23,15 +23,17 @@ class LazyMember {
     has_key_ = has_value_ = false;
   }
   const C* key() {
-    if (!has_key_) t_.template read_scored<S>({mixed_, slot_, 1}, kKey, head_, t_.k);
+    if (!has_key_)
+      t_.template read_scored<S>({{mixed_, slot_, 1}, head_, 1}, kKey, t_.k);
     has_key_ = true;
-    return t_.k;
+    return t_.k.at;
   }
   const C* value() {
     if (!has_value_)
-      read_member<S>(t_.call, mixed_, kValue, t_.call.slot_member[slot_], head_, t_.v);
+      read_member<S>(t_.call, mixed_, kValue, t_.call.slot_member[slot_], head_,
+                     t_.v.at);
     has_value_ = true;
-    return t_.v;
+    return t_.v.at;
   }
 
  private:
@@ -72,12 +74,15 @@ Scores<C> focused_scores(Tile<C>& t, const TileInfo& tile, int64_t head, C* gain
   const Call& c = t.call;
   const Slots own = tile.slots;
   const int64_t begin = c.family_first[tile.family];
-  t.template read_queries<S>(own, head);
+  const Strip strip{own, head, 1};
+  t.template read_queries<S>(strip);
+  t.select(strip, head);
+  t.lay_queries_across(own.count);
   Scores<C> all{t.all_scores, tile.family_size,  own.count, padded<C>(own.count),
                 0,            own.first - begin, begin};
   for (int64_t j = 0; j < tile.family_size; j += kBlock) {
     const Slots keys{own.mixed, begin + j, std::min(kBlock, tile.family_size - j)};
-    t.template read_scored<S>(keys, kKey, head, t.k);
+    t.template read_scored<S>({keys, head, 1}, kKey, t.k);
     t.scores(own.mixed, 0, keys.count, 0, own.count, j, all.first_query, keys.first,
              all.at + j * all.stride);
   }
@@ -99,7 +104,7 @@ void attend_focused_piece(Tile<C>& t, const TileInfo& tile, int64_t head) {
     store(t.top + lane, top);
     store(t.sum + lane, Vec<C>{});
   }
-  std::fill(t.out, t.out + own.count * t.value_row, C(0));
+  std::fill(t.out[0], t.out[own.count], C(0));
   LazyMember<S, C> member(t, own.mixed, head);
   int64_t last = -1;
   for_kept(t, s, tile.family, head, [&](int64_t j, int64_t lane, Vec<C> x, Vec<C> kept) {
@@ -110,10 +115,12 @@ void attend_focused_piece(Tile<C>& t, const TileInfo& tile, int64_t head) {
     weight *= kept;
     for (int i = 0; i < kLanes<C> && lane + i < own.count; ++i)
       if (weight[i] != C(0))
-        add_row(t.out + (lane + i) * t.value_row, member.value(), c.width, C(weight[i]));
+        add_row(t.out[lane + i], member.value(), c.width, C(weight[i]));
   });
   finish_softmax(t, own.count);
-  write_contexts(t, own, head);
+  scale_rows(t.out, own.count, t.factor);
+  write_masses(t, own, head);
+  write_contexts(t, {own, head, 1});
 }
 
 // The piece's queries against all keys. Notes what they keep.
@@ -129,8 +136,9 @@ void focused_queries_backward(Tile<C>& t, const TileInfo& tile, int64_t head) {
     static_cast<C*>(c.threshold)[at] = t.top[i];
     c.last_tie[at] = last_tie[i];
   }
-  read_context_gradients<S>(t, own, head);
-  std::fill(t.grad_q, t.grad_q + own.count * t.scored_row, C(0));
+  read_gradients<S>(t, {own, head, 1});
+  weigh_gradients(t, own, head);
+  std::fill(t.grad_q[0], t.grad_q[own.count], C(0));
   LazyMember<S, C> member(t, own.mixed, head);
   int64_t last = -1;
   for_kept(t, s, tile.family, head, [&](int64_t j, int64_t lane, Vec<C> x, Vec<C> kept) {
@@ -140,12 +148,12 @@ void focused_queries_backward(Tile<C>& t, const TileInfo& tile, int64_t head) {
     for (int i = 0; i < kLanes<C> && lane + i < own.count; ++i) {
       if (weight[i] == C(0)) continue;
       const C worth =
-          dot(t.grad + (lane + i) * t.value_row, member.value(), c.width);
+          dot(t.grad[lane + i], member.value(), c.width);
       const C grad = weight[i] * (kept[i] * worth + t.offset[lane + i]);
-      add_row(t.grad_q + (lane + i) * t.scored_row, member.key(), t.scored, grad);
+      add_row(t.grad_q[lane + i], member.key(), t.scored, grad);
     }
   });
-  write_query_gradients<S>(t, own, head);
+  write_query_gradients<S>(t, {own, head, 1});
 }
 
 // Scores of a block of queries, less what they did not keep.
@@ -176,14 +184,18 @@ void focused_keys_backward(Tile<C>& t, const TileInfo& tile, int64_t head) {
   const Call& c = t.call;
   const Slots own = tile.slots;
   const int64_t begin = c.family_first[tile.family];
-  t.template read_keys<S>(own, head);
-  std::fill(t.grad_k, t.grad_k + own.count * t.scored_row, C(0));
-  std::fill(t.grad_v, t.grad_v + own.count * t.value_row, C(0));
+  const Strip strip{own, head, 1};
+  t.template read_keys<S>(strip);
+  t.select(strip, head);
+  std::fill(t.grad_k[0], t.grad_k[own.count], C(0));
+  std::fill(t.grad_v[0], t.grad_v[own.count], C(0));
   for (int64_t first = 0; first < tile.family_size; first += kBlock) {
     const int64_t count = std::min(kBlock, tile.family_size - first);
     const Slots queries{own.mixed, begin + first, count};
-    t.template read_queries<S>(queries, head);
-    read_context_gradients<S>(t, queries, head);
+    t.template read_queries<S>({queries, head, 1});
+    t.lay_queries_across(count);
+    read_gradients<S>(t, {queries, head, 1});
+    weigh_gradients(t, queries, head);
     const Scores<C> s = t.scores(own.mixed, 0, own.count, 0, count, own.first - begin,
                                  first, own.first);
     strike_out_again(c, s, queries, head);
@@ -192,17 +204,16 @@ void focused_keys_backward(Tile<C>& t, const TileInfo& tile, int64_t head) {
                const Vec<C> weight = vexp(x - load(t.mass + lane));
                for (int i = 0; i < kLanes<C> && lane + i < count; ++i) {
                  if (weight[i] == C(0)) continue;
-                 const C* grad = t.grad + (lane + i) * t.value_row;
-                 const C worth = dot(grad, t.v + j * t.value_row, c.width);
+                 const C* grad = t.grad[lane + i];
+                 const C worth = dot(grad, t.v[j], c.width);
                  const C pull = weight[i] * (kept[i] * worth + t.offset[lane + i]);
-                 add_row(t.grad_k + j * t.scored_row, t.q + (lane + i) * t.scored_row,
-                         t.scored, pull);
-                 add_row(t.grad_v + j * t.value_row, grad, c.width,
-                         C(weight[i] * kept[i]));
+                 add_row(t.grad_k[j], t.q[lane + i], t.scored, pull);
+                 add_row(t.grad_v[j], grad, c.width, C(weight[i] * kept[i]));
                }
              });
   }
-  write_key_gradients<S>(t, own, head);
+  write_key_gradients<S>(t, strip);
+  write_value_gradients<S>(t, strip);
 }
 
 }  // namespace hsa

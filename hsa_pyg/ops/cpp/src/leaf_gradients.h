@@ -27,7 +27,6 @@ void write_leaf(const Call& c, Part part, int64_t leaf, int64_t head, const C* g
   const int64_t n = part_size(c, part);
   void* const to = part == kQuery ? c.grad_q : part == kKey ? c.grad_k : c.grad_v;
   S* const out = static_cast<S*>(to) + (leaf * c.heads + head) * n;
-  prefetch<1>(out + n, n);
   mean += part * c.channels;
   if (part == kValue || pull == C(0)) {
     for (int64_t x = 0; x < n; ++x) out[x] = narrow<S>(grad[x] * scale + mean[x]);

@@ -63,20 +63,11 @@ inline void copy_in(C* out, const S* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = widen(x[i]);
 }
 
-// Asks for n numbers that will be read, or written, soon. Heads are worked on one after
-// the other, so that rows are passed in steps that no hardware foresees.
-template <int WRITE, class T>
-inline void prefetch(const T* p, int64_t n) {
-  constexpr int64_t line = 64 / sizeof(T);
-  for (int64_t i = 0; i < n; i += line) __builtin_prefetch(p + i, WRITE, 2);
-}
-
 // Head ``head`` of row ``row`` of a strided tensor.
 template <class S, class C>
 inline void read_row(C* out, const Strided& x, int64_t row, int64_t head, int64_t n) {
   const S* p = static_cast<const S*>(x.data) + row * x.row + head * x.head;
   if (x.channel == 1) {
-    prefetch<0>(p + x.head, n);
     copy_in(out, p, n);
   } else {
     for (int64_t i = 0; i < n; ++i) out[i] = widen(p[i * x.channel]);

@@ -1,66 +1,29 @@
-// The working set of a tile: rows of some members, packed for one head at a time.
+// The working set of a tile: packed rows of some members, and what one head needs.
 //
 // Scores lie with keys as rows and queries in the lanes of vectors: maxima, sums and
 // exponentials over keys are then plain loops, and no vector is ever summed across.
 #pragma once
 
-#include <algorithm>
-#include <vector>
-
 #include "parallel.h"
 #include "product.h"
 #include "rows.h"
+#include "slots.h"
 #include "transpose.h"
 
 namespace hsa {
 
-// Members of a block of queries or keys: slots.TILE_SLOTS.
-constexpr int64_t kBlock = 64;
+// Rows of all heads of a strip, head by head, and those of the head in work.
+template <class C>
+struct Packed {
+  C *all = nullptr, *at = nullptr;
+  int64_t row = 0;  // numbers from row to row
 
-// Some consecutive slots of one kind of family.
-struct Slots {
-  bool mixed;
-  int64_t first, count;
-};
-
-// What a tile is: whole families, or a piece of one that exceeds a block.
-struct TileInfo {
-  Slots slots;
-  int64_t family;        // of the first slot
-  int64_t family_size;   // of that family
-  bool piece() const { return family_size > kBlock; }
-};
-
-inline TileInfo tile_info(const Call& c, int64_t tile) {
-  const int64_t first = c.tile_start[tile];
-  const int64_t family = c.slot_family[first];
-  const bool mixed = first >= c.kind_sizes[1];
-  return {{mixed, first, c.tile_start[tile + 1] - first}, family, c.family_size[family]};
-}
-
-// The slots at ``at`` of a tile that share one block of scores: as many families as fit
-// into the lanes of a vector, for those that are small; else one family.
-inline Slots block_at(const Call& c, Slots tile, int64_t at, int64_t lanes) {
-  const auto size_at = [&](int64_t x) {
-    return c.family_size[c.slot_family[tile.first + x]];
-  };
-  int64_t size = size_at(at);
-  // Dropout and focus look at places within one family.
-  while (c.dropout == 0 && c.top_k == 0 && at + size < tile.count &&
-         size + size_at(at + size) <= lanes)
-    size += size_at(at + size);
-  return {tile.mixed, tile.first + at, size};
-}
-
-// Calls work(first, size, family) for the families of a block, ``first`` counted in it.
-template <class F>
-void for_families(const Call& c, Slots block, F&& work) {
-  for (int64_t at = 0; at < block.count;) {
-    const int64_t family = c.slot_family[block.first + at];
-    work(at, c.family_size[family], family);
-    at += c.family_size[family];
+  C* operator[](int64_t i) const { return at + i * row; }
+  C* of(const Strip& s, int64_t head, int64_t i) const {
+    return all + ((head - s.head) * s.rows() + i) * row;
   }
-}
+  void select(const Strip& s, int64_t head) { at = of(s, head, 0); }
+};
 
 // Scores of some keys (rows) and queries (lanes) of one family.
 template <class C>
@@ -78,69 +41,86 @@ class Tile {
   Tile(const Call& c, bool backward, int64_t all = 0)
       : call(c),
         scored(c.channels + c.position_channels),
-        scored_row(padded<C>(scored)),
-        value_row(padded<C>(c.width)),
-        lane_row(kBlock + kLanes<C>) {
+        lane_row(kBlock + kLanes<C>),
+        per(backward ? 4 * padded<C>(scored) + 3 * padded<C>(c.width)
+                     : 2 * padded<C>(scored) + 2 * padded<C>(c.width)) {
     Arena& a = arena();
-    const int64_t pairs = kBlock * kBlock, lane = kBlock + kLanes<C>;
-    const int64_t rows = kBlock * (5 * scored_row + 5 * value_row) +
-                         lane_row * (scored + c.width);
-    a.reset<C>(rows + 3 * pairs + 8 * lane + 2 * scored_row + value_row + all + 32 * 16);
-    q = a.take<C>(kBlock * scored_row);
-    k = a.take<C>(kBlock * scored_row);
-    v = a.take<C>(kBlock * value_row);
+    const int64_t pairs = kBlock * kBlock, rows = std::max(kBlock, kStrip / per);
+    // Whole vectors are read: up to the last lanes of a last block.
+    const int64_t held = rows + kLanes<C>;
+    a.reset<C>(held * per + lane_row * (scored + c.width + 8) + 3 * pairs + all +
+               2 * padded<C>(scored) + padded<C>(c.width) + 32 * 16);
+    const auto packed = [&](int64_t channels) {
+      C* const p = a.take<C>(held * padded<C>(channels));
+      return Packed<C>{p, p, padded<C>(channels)};
+    };
+    q = packed(scored);
+    k = packed(scored);
+    v = packed(c.width);
     across_q = a.take<C>(lane_row * scored);
-    out = a.take<C>(kBlock * value_row);
     score = a.take<C>(pairs);
-    top = a.take<C>(lane);
-    sum = a.take<C>(lane);
-    mass = a.take<C>(lane);
-    factor = a.take<C>(lane);
-    total = a.take<C>(2 * scored_row + value_row);
+    for (C** lanes : {&top, &sum, &mass, &factor, &offset}) *lanes = a.take<C>(lane_row);
+    total = a.take<C>(2 * padded<C>(scored) + padded<C>(c.width));
     all_scores = a.take<C>(all);
-    if (backward || c.dropout > 0) dropped = a.take<C>(pairs);
-    if (!backward) return;
-    grad = a.take<C>(kBlock * value_row);
+    dropped = a.take<C>(pairs);
+    if (!backward) {
+      out = packed(c.width);
+      return;
+    }
+    grad = packed(c.width);
     across_grad = a.take<C>(lane_row * c.width);
     grad_score = a.take<C>(pairs);
-    offset = a.take<C>(lane);
-    grad_q = a.take<C>(kBlock * scored_row);
-    grad_k = a.take<C>(kBlock * scored_row);
-    grad_v = a.take<C>(kBlock * value_row);
+    grad_q = packed(scored);
+    grad_k = packed(scored);
+    grad_v = packed(c.width);
   }
 
   const Call& call;
   const int64_t scored;  // channels that scores are made of: D, then P
-  const int64_t scored_row, value_row, lane_row;
-  C *q, *k, *v, *across_q, *out, *score, *top, *sum, *mass, *factor, *total, *all_scores;
-  C *grad, *across_grad, *grad_score, *dropped, *offset, *grad_q, *grad_k, *grad_v;
+  const int64_t lane_row, per;
+  Packed<C> q, k, v, out, grad, grad_q, grad_k, grad_v;
+  C *across_q, *across_grad, *score, *grad_score, *dropped, *all_scores;
+  C *top, *sum, *mass, *factor, *offset, *total;
+
+  // Makes a head of a strip the one in work.
+  void select(const Strip& s, int64_t head) {
+    for (Packed<C>* x : {&q, &k, &v, &out, &grad, &grad_q, &grad_k, &grad_v})
+      if (x->all != nullptr) x->select(s, head);
+  }
 
   // Queries or keys with their positions behind them.
   template <class S>
-  void read_scored(Slots s, Part part, int64_t head, C* rows) const {
-    for (int64_t i = 0; i < s.count; ++i) {
-      const int64_t member = call.slot_member[s.first + i];
-      C* row = rows + i * scored_row;
-      read_member<S>(call, s.mixed, part, member, head, row);
-      if (call.position != nullptr)
-        copy_in(row + call.channels,
-                position_row<C>(call, member_node(call, s.mixed, member), head),
+  void read_scored(const Strip& s, Part part, const Packed<C>& to) const {
+    for (int64_t i = 0; i < s.rows(); ++i) {
+      const int64_t member = call.slot_member[s.slots.first + i];
+      for (int64_t head = s.head; head < s.head + s.heads; ++head) {
+        C* row = to.of(s, head, i);
+        read_member<S>(call, s.slots.mixed, part, member, head, row);
+        if (call.position == nullptr) continue;
+        const int64_t node = member_node(call, s.slots.mixed, member);
+        copy_in(row + call.channels, position_row<C>(call, node, head),
                 call.position_channels);
+      }
     }
   }
 
   template <class S>
-  void read_queries(Slots s, int64_t head) {
-    read_scored<S>(s, kQuery, head, q);
-    transpose(q, scored_row, s.count, scored, across_q, lane_row);
+  void read_queries(const Strip& s) const {
+    read_scored<S>(s, kQuery, q);
   }
 
   template <class S>
-  void read_keys(Slots s, int64_t head) {
-    read_scored<S>(s, kKey, head, k);
-    for (int64_t i = 0; i < s.count; ++i)
-      read_member<S>(call, s.mixed, kValue, call.slot_member[s.first + i], head,
-                     v + i * value_row);
+  void read_keys(const Strip& s) const {
+    read_scored<S>(s, kKey, k);
+    for (int64_t i = 0; i < s.rows(); ++i)
+      for (int64_t head = s.head; head < s.head + s.heads; ++head)
+        read_member<S>(call, s.slots.mixed, kValue, call.slot_member[s.slots.first + i],
+                       head, v.of(s, head, i));
+  }
+
+  // Queries of the head in work into lanes: call after select.
+  void lay_queries_across(int64_t count) const {
+    transpose(q.at, q.row, count, scored, across_q, lane_row);
   }
 
   // s(B, C) + log n_C. Keys and queries are given by their rows in the packed blocks;
@@ -149,16 +129,20 @@ class Tile {
                    int64_t queries, int64_t first_key, int64_t first_query,
                    int64_t key_slot, C* at = nullptr) const {
     const Scores<C> s{at == nullptr ? score : at,
-                         keys,        queries, padded<C>(queries),
-                      first_key, first_query, key_slot};
+                      keys,
+                      queries,
+                      padded<C>(queries),
+                      first_key,
+                      first_query,
+                      key_slot};
     // Scaled afterwards, so that scores of equal products are equal.
-    product(keys, queries, call.channels, k + key_row * scored_row, scored_row,
+    product(keys, queries, call.channels, k[key_row], k.row,
             int64_t(1), across_q + query_row, lane_row, s.at, s.stride);
     for (int64_t x = 0; x < keys * s.stride; x += kLanes<C>)
       store(s.at + x, load(s.at + x) * C(call.scale));
     if (call.position != nullptr)
       product(keys, queries, call.position_channels,
-              k + key_row * scored_row + call.channels, scored_row, int64_t(1),
+              k[key_row] + call.channels, k.row, int64_t(1),
               across_q + call.channels * lane_row + query_row, lane_row, s.at, s.stride,
               true);
     for (int64_t j = 0; mixed && j < keys; ++j) {
