@@ -109,3 +109,4 @@ class Mode(NamedTuple):
     COMPUTE: Any  #: dtype of everything else
     PRECISION: str  #: of matrix products in float32
     EPS_PRECISION: str  #: of those of positions
+    EXACT: str  #: of sums that are written as products

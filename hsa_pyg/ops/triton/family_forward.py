@@ -16,7 +16,6 @@ from hsa_pyg.ops.triton.rows import (
     families_of,
     load_keys,
     load_queries,
-    load_rows,
     place_of,
     self_scores,
     store_part,
@@ -27,17 +26,14 @@ from hsa_pyg.ops.triton.rows import (
 
 @triton.jit
 def attend_to(
-    start, last, q, eps, rows, forest, queries, seed, so_far, S: tl.constexpr,
+    of_queries, of_keys, forest, queries, keys, seed, so_far, S: tl.constexpr,
     M: tl.constexpr,
 ):  # fmt: skip
-    """A step of the online softmax: maximum, sum and context after some more keys.
-
-    The keys are the slots from ``start`` on, up to ``last``.
-    """
+    """A step of the online softmax: maximum, sum and context after some more keys."""
     top, mass, context = so_far
-    slot, _, _, _, head, heads, inner = queries
-    keys = place_of(forest, start, last, head, heads, inner, -2, M.BLOCK)
-    k, v, eps_k = load_keys(rows, forest, keys, S, M)
+    q, eps = of_queries
+    k, v, eps_k = of_keys
+    slot, _, _, _, head, _, _ = queries
     s = weigh(q, k, eps, eps_k, forest, queries, keys, S, M)
     higher = tl.maximum(top, largest(s, 1))
     # Padding sees no key at all.
@@ -55,9 +51,15 @@ def attend_to(
 
 
 @triton.jit
-def attend(rows, forest, queries, begin, end, seed, S: tl.constexpr, M: tl.constexpr):
-    """Context [BLOCK, BLOCK_W] and log-sum-exp [BLOCK] of the queries of some slots."""
-    q, eps = load_queries(rows, forest, queries, S, M)
+def attend(
+    of_queries, of_keys, rows, forest, queries, begin, end, seed, S: tl.constexpr,
+    M: tl.constexpr,
+):  # fmt: skip
+    """Context [BLOCK, BLOCK_W] and log-sum-exp [BLOCK] of the queries of some slots.
+
+    ``of_keys`` are the rows of the same slots, which are all keys unless LOOP.
+    """
+    _, _, _, _, head, heads, inner = queries
     top = tl.full((M.BLOCK,), float("-inf"), M.COMPUTE)
     mass = tl.full((M.BLOCK,), 0.0, M.COMPUTE)
     context = tl.full((M.BLOCK, S.BLOCK_W), 0.0, M.COMPUTE)
@@ -65,17 +67,52 @@ def attend(rows, forest, queries, begin, end, seed, S: tl.constexpr, M: tl.const
         first, last = families_of(forest, begin, end)
         for start in range(first, last, M.BLOCK):
             so_far = top, mass, context
+            keys = place_of(forest, start, last, head, heads, inner, -2, M.BLOCK)
+            more = load_keys(rows, forest, keys, S, M)
             top, mass, context = attend_to(
-                start, last, q, eps, rows, forest, queries, seed, so_far, S, M
+                of_queries, more, forest, queries, keys, seed, so_far, S, M
             )
     else:
         so_far = top, mass, context
+        keys = place_of(forest, begin, end, head, heads, inner, -2, M.BLOCK)
         top, mass, context = attend_to(
-            begin, end, q, eps, rows, forest, queries, seed, so_far, S, M
+            of_queries, of_keys, forest, queries, keys, seed, so_far, S, M
         )
     mass = tl.where(mass > 0, mass, 1.0)
     level = tl.where(top == float("-inf"), 0.0, top)
     return context / mass[:, None], level + tl.log(mass)
+
+
+@triton.jit
+def store_whole_families(
+    q, k, v, rows, forest, state, place, mass, S: tl.constexpr, M: tl.constexpr
+):
+    """Means and -phi of the leaf-only families that a program holds as a whole.
+
+    They have two members at least: half as many rows as slots hold them, and a product
+    with a matrix of zeros and ones sums them, exactly whatever the operands.
+    """
+    slot, real, _, family, head, heads, _ = place
+    first = tl.load(forest.family_first + family, real, other=-1) == slot
+    rank = tl.associative_scan(first.to(tl.int32), 0, tl.standard._sum_combine) - 1
+    row = tl.arange(0, M.BLOCK // 2)
+    inside = (rank[None, :] == row[:, None]) & real[None, :]
+    number = total(inside.to(tl.int32), 1)
+    owner = largest(tl.where(inside, family[None, :].to(tl.int32), -1), 1)
+    owner = owner.to(tl.int64)
+    size = tl.load(forest.family_size + owner, owner >= 0, other=0)
+    whole = (owner >= 0) & (number == size)
+    number = tl.maximum(number, 1).to(M.COMPUTE)
+    line = owner * heads + head
+    energy = total(tl.where(inside, mass[None, :], 0.0), 1) / number
+    tl.store(state.gain + line, energy, whole)
+    inside = inside.to(M.OPERAND)
+    x = tl.dot(inside, q, input_precision=M.EXACT) / number[:, None]
+    store_part(rows.mean, x, line, whole, 0, S.ROW, S.D, S.BLOCK_D)
+    x = tl.dot(inside, k, input_precision=M.EXACT) / number[:, None]
+    store_part(rows.mean, x, line, whole, S.D, S.ROW, S.D, S.BLOCK_D)
+    x = tl.dot(inside, v, input_precision=M.EXACT) / number[:, None]
+    store_part(rows.mean, x, line, whole, 2 * S.D, S.ROW, S.W, S.BLOCK_W)
 
 
 @triton.jit(do_not_specialize=["first_tile", "inner", "seed"])
@@ -101,32 +138,28 @@ def leaf_only_forward(
     tile = first_tile + piece // M.PIECES
     begin, end = tile_bounds(forest, tile, piece % M.PIECES, M.BLOCK)
     place = place_of(forest, begin, end, head, heads, inner, -1, M.BLOCK)
-    slot, real, member, family, _, _, _ = place
-    context, mass = attend(rows, forest, place, begin, end, seed, S, M)
-    if M.PIECES == 1:
-        # Loaded before anything is stored, so that the compiler has them still.
-        q = load_rows(rows.q, member, real, head, S.D, S.BLOCK_D).to(M.OPERAND)
-        k = load_rows(rows.k, member, real, head, S.D, S.BLOCK_D).to(M.OPERAND)
-        v = load_rows(rows.v, member, real, head, S.W, S.BLOCK_W).to(M.OPERAND)
-        same = family[:, None] == family[None, :]
-        number = total(same.to(M.COMPUTE), 1)
-        first = tl.load(forest.family_first + family, real, other=-1)
-        size = tl.load(forest.family_size + family, real, other=0)
-        whole = real & (slot == first) & (number == size.to(M.COMPUTE))
-        energy = total(tl.where(same, mass[None, :], 0.0), 1) / number
-        line = family * heads + head
-        tl.store(state.gain + line, energy, whole)
-        # A product with zeros and ones is exact, whatever the operands.
-        same = same.to(M.OPERAND)
-        x = tl.dot(same, q, input_precision="ieee") / number[:, None]
-        store_part(rows.mean, x, line, whole, 0, S.ROW, S.D, S.BLOCK_D)
-        x = tl.dot(same, k, input_precision="ieee") / number[:, None]
-        store_part(rows.mean, x, line, whole, S.D, S.ROW, S.D, S.BLOCK_D)
-        x = tl.dot(same, v, input_precision="ieee") / number[:, None]
-        store_part(rows.mean, x, line, whole, 2 * S.D, S.ROW, S.W, S.BLOCK_W)
+    _, real, member, _, _, _, _ = place
+    of_queries = load_queries(rows, forest, place, S, M)
+    of_keys = load_keys(rows, forest, place, S, M)
+    context, mass = attend(
+        of_queries, of_keys, rows, forest, place, begin, end, seed, S, M
+    )
     line = member * heads + head
     store_part(state.y, context, line, real, 0, S.W, S.W, S.BLOCK_W)
     tl.store(state.leaf_mass + line, mass, real)
+    if M.PIECES == 1:
+        store_whole_families(
+            of_queries[0],
+            of_keys[0],
+            of_keys[1],
+            rows,
+            forest,
+            state,
+            place,
+            mass,
+            S,
+            M,
+        )
 
 
 @triton.jit(do_not_specialize=["first_tile", "inner", "seed"])
@@ -150,7 +183,11 @@ def mixed_forward(
     begin, end = tile_bounds(forest, tile, piece % M.PIECES, M.BLOCK)
     place = place_of(forest, begin, end, head, heads, inner, -1, M.BLOCK)
     _, real, member, _, _, _, _ = place
-    context, mass = attend(rows, forest, place, begin, end, seed, S, M)
+    of_queries = load_queries(rows, forest, place, S, M)
+    of_keys = load_keys(rows, forest, place, S, M)
+    context, mass = attend(
+        of_queries, of_keys, rows, forest, place, begin, end, seed, S, M
+    )
     below = real & (member >= inner)
     own = tl.full((M.BLOCK,), float("-inf"), M.COMPUTE)
     if M.SELF:

@@ -86,8 +86,17 @@ def forest_of(call: AttentionCall) -> Forest:
 
 
 def _level_first(layout: FamilyLayout) -> Tensor:
-    """``level_ptr`` on the device."""
-    return layout.level_ptr.to(layout.slot_member.device, non_blocking=True)
+    """``level_ptr`` on the device, without a copy from the host that a graph refuses."""
+    there: Tensor | None = getattr(layout, "level_first", None)
+    if there is not None:
+        return there
+    device = layout.slot_member.device
+    if device.type == "cpu":
+        return layout.level_ptr
+    there = torch.empty_like(layout.level_ptr, device=device)
+    for level, first in enumerate(layout.level_ptr.tolist()):
+        there[level].fill_(first)
+    return there
 
 
 def shape_of(q: Tensor, v: Tensor, position: Tensor | None) -> Shape:
@@ -102,6 +111,7 @@ def kind_of(
     rows: tuple[Tensor, ...],
     shape: Shape,
     mixed: bool,
+    backward: bool,
     outside: bool,
 ) -> Kind:
     """How kernels take the families of one kind.
@@ -111,6 +121,7 @@ def kind_of(
         rows: tensors of leaves, whose dtypes count.
         shape: channels and blocks.
         mixed: mixed families, or leaf-only ones.
+        backward: the backward pass, or the forward pass.
         outside: whether energies have a gradient of their own.
     """
     layout = call.layout
@@ -121,9 +132,15 @@ def kind_of(
     operand = next(iter(dtypes)) if is_half and not mixed else compute
     if INTERPRETED and operand == torch.bfloat16:
         operand = compute  # the interpreter has no product of bfloat16
-    precision = "tf32" if _allows_tf32() or (is_half and mixed) else "ieee"
+    # Products of float32 on tensor cores, in three parts: as exact as without them, and
+    # a compiler has registers for it. Triton's plain products of blocks spill.
+    exact = "tf32x3" if compute == torch.float32 else "ieee"
+    tensor_float = compute == torch.float32 and (is_half or _allows_tf32())
+    precision = "tf32" if tensor_float else exact
     width = max(shape.BLOCK_D, shape.BLOCK_W) * operand.itemsize
     block = max(16, min(TILE_SLOTS, TILE_SLOTS * 256 // width))
+    if backward and precision == "tf32x3":
+        block = min(block, 32)  # with more slots registers spill
     start = 0 if not mixed else int(layout.kind_sizes[0, 0])
     numbers = layout.family_order[start : start + families]
     largest, wide = _wide_families(layout, mixed, block, numbers)
@@ -139,10 +156,11 @@ def kind_of(
         OPERAND=_DTYPES[operand],
         COMPUTE=_DTYPES[compute],
         PRECISION=precision,
-        EPS_PRECISION="tf32" if is_half else precision,
+        EPS_PRECISION=precision,
+        EXACT=exact,
     )
     first_tile = int(layout.kind_sizes[0, 2]) if mixed else 0
-    warps = 8 if width >= 512 else 4
+    warps = 8 if width >= 256 else 4
     return Kind(numbers, first_tile, tiles, wide, mode, warps)
 
 
@@ -216,12 +234,11 @@ class Launcher:
         self.roots = int(layout.level_ptr[1]) if self.inner > 0 else 0
         self.forest, self.runs = forest_of(call), runs_of_levels(layout)
         self.shape = shape_of(q, v, call.position)
-        outside = grad_phi is not None
+        is_backward, outside = grad_y is not None, grad_phi is not None
         self.leaf_only, self.mixed = (
-            kind_of(call, (q, k, v), self.shape, mixed, outside)
+            kind_of(call, (q, k, v), self.shape, mixed, is_backward, outside)
             for mixed in (False, True)
         )
-        is_backward = grad_y is not None
         self.rows = Rows(
             q=strided(q),
             k=strided(k),

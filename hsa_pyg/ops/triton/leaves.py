@@ -123,6 +123,48 @@ def leaves_forward(
         tl.store(state.leaf_mass + line, (row * 0).to(M.COMPUTE), real)
 
 
+@triton.jit
+def mixed_gradients(forest, state, out, row, real, head, heads, inner, S: tl.constexpr):
+    """What a leaf of a mixed family takes in it, and through the means above."""
+    leaf = tl.load(forest.mixed_leaf + row, real, other=0) * heads + head
+    above = tl.load(forest.mixed_leaf_parent + row, real, other=0) * heads + head
+    line = (inner + row) * heads + head
+    q = load_part(state.grads, line, real, 0, S.ROW, S.D, S.BLOCK_D)
+    q += load_part(state.grads, above, real, 0, S.ROW, S.D, S.BLOCK_D)
+    store_part(out.q, q, leaf, real, 0, S.D, S.D, S.BLOCK_D)
+    k = load_part(state.grads, line, real, S.D, S.ROW, S.D, S.BLOCK_D)
+    k += load_part(state.grads, above, real, S.D, S.ROW, S.D, S.BLOCK_D)
+    store_part(out.k, k, leaf, real, 0, S.D, S.D, S.BLOCK_D)
+    v = load_part(state.grads, line, real, 2 * S.D, S.ROW, S.W, S.BLOCK_W)
+    v += load_part(state.grads, above, real, 2 * S.D, S.ROW, S.W, S.BLOCK_W)
+    store_part(out.v, v, leaf, real, 0, S.W, S.W, S.BLOCK_W)
+
+
+@triton.jit
+def root_gradients(
+    rows, forest, state, out, row, real, head, heads, inner, seed, S: tl.constexpr,
+    M: tl.constexpr,
+):  # fmt: skip
+    """What a leaf that is a tree takes: of its value, and of its energy."""
+    leaf = tl.load(forest.root_leaf + row, real, other=0)
+    line = leaf * heads + head
+    pull = (row * 0).to(M.COMPUTE)
+    if M.OUTSIDE and M.SELF:
+        pull = tl.load(state.outside + inner * heads + line, real, other=0.0)
+    scaled = (pull * M.SCALE)[:, None]
+    k = load_rows(rows.k, leaf, real, head, S.D, S.BLOCK_D).to(M.COMPUTE)
+    store_part(out.q, k * scaled, line, real, 0, S.D, S.D, S.BLOCK_D)
+    q = load_rows(rows.q, leaf, real, head, S.D, S.BLOCK_D).to(M.COMPUTE)
+    store_part(out.k, q * scaled, line, real, 0, S.D, S.D, S.BLOCK_D)
+    grad = load_rows(rows.grad_y, leaf, real, head, S.W, S.BLOCK_W).to(M.COMPUTE)
+    grad *= root_share(row, head, seed, M)[:, None]
+    store_part(out.v, grad, line, real, 0, S.W, S.W, S.BLOCK_W)
+    if S.P > 0:
+        eps = self_eps(rows, forest, leaf, real, head, S, M)
+        eps *= 2.0 * pull[:, None]
+        store_part(out.leaf_eps, eps, line, real, 0, S.P, S.P, S.BLOCK_P)
+
+
 @triton.jit(
     do_not_specialize=[
         "inner",
@@ -156,35 +198,10 @@ def leaves_backward(
     if block < mixed_blocks:
         row = block * BLOCK + at
         real = row < mixed_leaves
-        leaf = tl.load(forest.mixed_leaf + row, real, other=0) * heads + head
-        above = tl.load(forest.mixed_leaf_parent + row, real, other=0) * heads + head
-        line = (inner + row) * heads + head
-        x = load_part(state.grads, line, real, 0, S.ROW, S.D, S.BLOCK_D)
-        x += load_part(state.grads, above, real, 0, S.ROW, S.D, S.BLOCK_D)
-        store_part(out.q, x, leaf, real, 0, S.D, S.D, S.BLOCK_D)
-        x = load_part(state.grads, line, real, S.D, S.ROW, S.D, S.BLOCK_D)
-        x += load_part(state.grads, above, real, S.D, S.ROW, S.D, S.BLOCK_D)
-        store_part(out.k, x, leaf, real, 0, S.D, S.D, S.BLOCK_D)
-        x = load_part(state.grads, line, real, 2 * S.D, S.ROW, S.W, S.BLOCK_W)
-        x += load_part(state.grads, above, real, 2 * S.D, S.ROW, S.W, S.BLOCK_W)
-        store_part(out.v, x, leaf, real, 0, S.W, S.W, S.BLOCK_W)
+        mixed_gradients(forest, state, out, row, real, head, heads, inner, S)
     else:
         row = (block - mixed_blocks) * BLOCK + at
         real = row < root_leaves
-        leaf = tl.load(forest.root_leaf + row, real, other=0)
-        line = leaf * heads + head
-        pull = (row * 0).to(M.COMPUTE)
-        if M.OUTSIDE and M.SELF:
-            pull = tl.load(state.outside + inner * heads + line, real, other=0.0)
-        scaled = (pull * M.SCALE)[:, None]
-        x = load_rows(rows.k, leaf, real, head, S.D, S.BLOCK_D).to(M.COMPUTE)
-        store_part(out.q, x * scaled, line, real, 0, S.D, S.D, S.BLOCK_D)
-        x = load_rows(rows.q, leaf, real, head, S.D, S.BLOCK_D).to(M.COMPUTE)
-        store_part(out.k, x * scaled, line, real, 0, S.D, S.D, S.BLOCK_D)
-        x = load_rows(rows.grad_y, leaf, real, head, S.W, S.BLOCK_W).to(M.COMPUTE)
-        x *= root_share(row, head, seed, M)[:, None]
-        store_part(out.v, x, line, real, 0, S.W, S.W, S.BLOCK_W)
-        if S.P > 0:
-            x = self_eps(rows, forest, leaf, real, head, S, M)
-            x *= 2.0 * pull[:, None]
-            store_part(out.leaf_eps, x, line, real, 0, S.P, S.P, S.BLOCK_P)
+        root_gradients(
+            rows, forest, state, out, row, real, head, heads, inner, seed, S, M
+        )

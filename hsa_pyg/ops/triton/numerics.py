@@ -52,6 +52,12 @@ def log_add(a, b):
 
 
 @triton.jit
+def low_bits(x):
+    """The lower 32 bits of 64."""
+    return (x & 0xFFFFFFFF).to(tl.uint32)
+
+
+@triton.jit
 def kept_share(seed, stream, head, row, column, DROPOUT: tl.constexpr):
     """Dropout's factor of pairs or rows: 0 with probability DROPOUT, else 1 / (1 - it).
 
@@ -66,22 +72,24 @@ def kept_share(seed, stream, head, row, column, DROPOUT: tl.constexpr):
         column: see ``row``.
         DROPOUT: the probability, below 1.
     """
-    k0 = (seed & 0xFFFFFFFF).to(tl.uint32)
-    k1 = ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32)
+    seed = seed.to(tl.int64)
+    k0 = low_bits(seed)
+    k1 = low_bits(seed >> 32)
     row, column = tl.broadcast(row, column)
-    c0 = (column & 0xFFFFFFFF).to(tl.uint32)
-    c1 = (row & 0xFFFFFFFF).to(tl.uint32)
-    c2 = ((head + row * 0) & 0xFFFFFFFF).to(tl.uint32)
-    c3 = (((row >> 32) * 65536 + (column >> 32) * 16 + stream) & 0xFFFFFFFF).to(
-        tl.uint32
-    )
+    c0 = low_bits(column)
+    c1 = low_bits(row)
+    c2 = low_bits(row * 0 + head)
+    c3 = low_bits((row >> 32) * 65536 + (column >> 32) * 16 + stream)
+    a = low_bits(row * 0 + 0xCD9E8D57)
+    b = low_bits(row * 0 + 0xD2511F53)
     for _ in tl.static_range(10):
-        upper = tl.umulhi(c2, (c2 * 0 + 0xCD9E8D57).to(tl.uint32)) ^ c1 ^ k0
-        lower = tl.umulhi(c0, (c0 * 0 + 0xD2511F53).to(tl.uint32)) ^ c3 ^ k1
-        c1 = tl.mul(c2, (c2 * 0 + 0xCD9E8D57).to(tl.uint32), sanitize_overflow=False)
-        c3 = tl.mul(c0, (c0 * 0 + 0xD2511F53).to(tl.uint32), sanitize_overflow=False)
-        c0, c2 = upper, lower
-        k0 = k0 + 0x9E3779B9
-        k1 = k1 + 0xBB67AE85
+        upper = tl.umulhi(c2, a) ^ c1 ^ k0
+        lower = tl.umulhi(c0, b) ^ c3 ^ k1
+        c1 = tl.mul(c2, a, sanitize_overflow=False)
+        c3 = tl.mul(c0, b, sanitize_overflow=False)
+        c0 = upper
+        c2 = lower
+        k0 = tl.add(k0, 0x9E3779B9, sanitize_overflow=False)
+        k1 = tl.add(k1, 0xBB67AE85, sanitize_overflow=False)
     uniform = (c0 >> 8).to(tl.float32) * (1.0 / 16777216.0)
     return tl.where(uniform >= DROPOUT, 1.0 / (1.0 - DROPOUT), 0.0)
