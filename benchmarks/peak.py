@@ -4,27 +4,35 @@ Linux keeps the most bytes that a process held (``VmHWM``) and lets a process se
 back to what it holds now. The difference to what it held before the call is what the
 call needed on top of its inputs, its results included.
 
-``python -m benchmarks.peak CASE`` prints the bytes of a case in JSON.
+``python -m benchmarks.peak`` reads cases in JSON, one a line, and measures each in a
+child of its own. It has imported everything and started no thread by then, so that
+children begin alike, and at once.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import torch
 
 from benchmarks.cases import Case
 
-#: Allocations from this size on go back to the system as soon as they are freed. The
-#: allocator would otherwise raise the bound to 32 MiB and reuse what it kept, unseen.
-ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+#: Allocations from 4 MiB on go back to the system as soon as they are freed; without a
+#: fixed bound the allocator raises it to 32 MiB and reuses what it kept, unseen. What
+#: is smaller is reused, as otherwise every tile would wait for new pages.
+ENVIRONMENT = {
+    "MALLOC_MMAP_THRESHOLD_": str(4 * 2**20),
+    "MALLOC_TRIM_THRESHOLD_": str(32 * 2**20),
+}
 
 
 def extra_peak(call: Callable[[], object]) -> int:
@@ -52,18 +60,56 @@ def extra_peak_of(case: Case) -> int:
     """The same for a case, in a fresh process.
 
     Raises:
-        MemoryError: if the process was killed or could not allocate.
+        MemoryError: if the process was killed or could not measure.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.peak", case.to_json()],
+    server = _server()
+    if server.stdin is None or server.stdout is None:
+        raise MemoryError("the process that measures memory has no pipes")
+    threads = torch.get_num_threads()
+    server.stdin.write(json.dumps([threads, case.to_json()]) + "\n")
+    server.stdin.flush()
+    answer = server.stdout.readline()
+    if not answer.strip().isdigit():
+        raise MemoryError(f"{case} could not be measured: {answer.strip() or 'killed'}")
+    return int(answer)
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    """The process that measures; it ends when this one closes its input."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.peak"],
         cwd=Path(__file__).parents[1],
-        env=os.environ | ENVIRONMENT | {"OMP_NUM_THREADS": str(_threads())},
-        capture_output=True,
+        env=os.environ | ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
     )
-    if done.returncode != 0:
-        raise MemoryError(f"{case} failed ({done.returncode}): {done.stderr[-500:]}")
-    return int(done.stdout.split()[-1])
+
+
+def serve() -> None:
+    """Measure the cases that come in, and answer each by its bytes on a line."""
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _answer(line)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status != 0:
+            print(f"killed, status {status}", flush=True)
+
+
+def _answer(line: str) -> None:
+    threads, text = json.loads(line)
+    try:
+        torch.set_num_threads(threads)
+        case = Case.from_json(text)
+        # Libraries, threads and kernels are loaded by a small call first.
+        case.small().call()()
+        answer = str(extra_peak(case.call()))
+    except Exception as error:  # whatever it is, the other process shall say it
+        answer = f"{type(error).__name__}: {error}".replace("\n", " ")
+    print(answer, flush=True)
 
 
 def available() -> int:
@@ -72,10 +118,6 @@ def available() -> int:
         r"^MemAvailable:\s*(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE
     )
     return 0 if found is None else int(found.group(1)) * 1024
-
-
-def _threads() -> int:
-    return torch.get_num_threads()
 
 
 def _kibibytes(name: str) -> int:
@@ -87,7 +129,4 @@ def _kibibytes(name: str) -> int:
 
 
 if __name__ == "__main__":
-    measured = Case.from_json(sys.argv[1])
-    # Libraries, threads and kernels are loaded by a small call first.
-    measured.small().call()()
-    print(extra_peak(measured.call()))
+    serve()
