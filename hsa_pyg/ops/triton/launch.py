@@ -160,7 +160,7 @@ def kind_of(
         EXACT=exact,
     )
     first_tile = int(layout.kind_sizes[0, 2]) if mixed else 0
-    warps = 8 if width >= 256 else 4
+    warps = 8 if width >= 256 or call.dropout > 0 else 4
     return Kind(numbers, first_tile, tiles, wide, mode, warps)
 
 

@@ -54,14 +54,14 @@ def log_add(a, b):
 @triton.jit
 def low_bits(x):
     """The lower 32 bits of 64."""
-    return (x & 0xFFFFFFFF).to(tl.uint32)
+    return (x.to(tl.int64) & 0xFFFFFFFF).to(tl.uint32)
 
 
 @triton.jit
 def kept_share(seed, stream, head, row, column, DROPOUT: tl.constexpr):
     """Dropout's factor of pairs or rows: 0 with probability DROPOUT, else 1 / (1 - it).
 
-    Philox 4x32 in ten rounds, keyed by the seed, with the place as its counter: what
+    Philox 4x32 in seven rounds, keyed by the seed, with the place as its counter: what
     the forward pass drops, every kernel of the backward pass drops again.
 
     Args:
@@ -79,10 +79,12 @@ def kept_share(seed, stream, head, row, column, DROPOUT: tl.constexpr):
     c0 = low_bits(column)
     c1 = low_bits(row)
     c2 = low_bits(row * 0 + head)
+    row = row.to(tl.int64)
+    column = column.to(tl.int64)
     c3 = low_bits((row >> 32) * 65536 + (column >> 32) * 16 + stream)
     a = low_bits(row * 0 + 0xCD9E8D57)
     b = low_bits(row * 0 + 0xD2511F53)
-    for _ in tl.static_range(10):
+    for _ in range(7):
         upper = tl.umulhi(c2, a) ^ c1 ^ k0
         lower = tl.umulhi(c0, b) ^ c3 ^ k1
         c1 = tl.mul(c2, a, sanitize_overflow=False)
