@@ -4,6 +4,9 @@ import pytest
 import torch
 
 from hsa_pyg import SignalHierarchy, hierarchical_attention
+from hsa_pyg.ops import adjoint, passes
+from hsa_pyg.ops.cpp import attention
+from hsa_pyg.ops.passes import AttentionCall
 from tests.dense_theta import dense_attention
 from tests.differentiation import differences, results, tensors_for
 from tests.forests import (
@@ -83,6 +86,18 @@ def test_random_forests(seed):
 def test_one_family_of_every_size(leaves):
     hierarchy = SignalHierarchy.from_parents(star(leaves))
     tensors = tensors_for(hierarchy, 1, 3, 2)
+    actual = results(hierarchy, tensors, backend="cpp")
+    expected = results(hierarchy, tensors, backend="torch")
+    assert differences(actual, expected, 1e-10) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("heads", "width"), [(5, 64), (3, 300), (20, 40)])
+def test_rows_that_are_worked_on_a_few_heads_at_a_time(heads, width, kind):
+    """More numbers in a family than caches hold; leaf-only and mixed families."""
+    parent = sections(60, 40, 2, 3, 30, 20, 64, 17)
+    hierarchy = SignalHierarchy.from_parents(parent)
+    tensors = tensors_for(hierarchy, heads, width, 48, kind)
     actual = results(hierarchy, tensors, backend="cpp")
     expected = results(hierarchy, tensors, backend="torch")
     assert differences(actual, expected, 1e-10) == []
@@ -215,3 +230,31 @@ def test_offsets_of_a_level_change_nothing_against_the_reference(per_level):
         down = hierarchy.depth % 2 == 0
     position[second & down] *= -1
     assert_agrees(hierarchy, [*tensors, position])
+
+
+@pytest.mark.parametrize("self_attention", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_either_backend_differentiates_what_the_other_computed(seed, self_attention):
+    parent = random_parents(60, seed, reach=(None, 5)[seed % 2])
+    hierarchy = SignalHierarchy.from_parents(parent)
+    q, k, v, position = tensors_for(hierarchy, 2, 3, 4, "per head", seed)
+    call = AttentionCall(
+        layout=hierarchy.layout,
+        leaves=hierarchy.leaves,
+        position=position,
+        scale=0.5,
+        self_attention=self_attention,
+        dropout=0.0,
+        seed=0,
+    )
+    a, b = torch.randn_like(v), torch.randn(hierarchy.num_nodes, 2).double()
+    if not self_attention:
+        b = torch.zeros_like(b)  # energies of leaves are infinite
+    grads = []
+    for forward in (passes.forward, attention.forward):
+        for backward in (adjoint.backward, attention.backward):
+            y, saved = forward(call, q, k, v, q.dtype, True)
+            grads.append(backward(call, q, k, v, y, saved, a, b))
+    for found in grads[1:]:
+        for actual, expected in zip(found, grads[0], strict=True):
+            assert close(actual, expected)
