@@ -1,0 +1,350 @@
+"""Which layers to replace: those whose replacement changes the output least."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, kl_div
+from tqdm import tqdm
+
+from hsa_pyg.analysis.flops import attention_flops
+from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.integrations.transformers.layers import (
+    Layers,
+    attention_layers,
+    choose_layers,
+    why_not,
+)
+from hsa_pyg.integrations.transformers.replace import (
+    replace_attention,
+    replaced_layers,
+    restore_attention,
+)
+from hsa_pyg.integrations.transformers.trees import Builder, Tokens, make_builder
+
+Read = Callable[[Any, Mapping[str, Any]], Tensor]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What replacing some layers did.
+
+    Args:
+        layers: the layers, ascending.
+        change: mean change of the output of a sample, 0 if there is none.
+        share: FLOPs of the attention of the whole model, of those of softmax.
+    """
+
+    layers: tuple[int, ...]
+    change: float
+    share: float
+
+
+@dataclass(frozen=True)
+class LayerSelection:
+    """The layers that :func:`select_layers` chose, and what it tried.
+
+    Args:
+        layers: to be passed to ``replace_attention(layers=...)``, ascending.
+        change: what replacing them changes; 0 if there are none.
+        share: FLOPs of the attention that is left, of those of softmax.
+        trials: all that was tried: each layer alone, then sets of layers.
+    """
+
+    layers: list[int]
+    change: float
+    share: float
+    trials: tuple[Trial, ...]
+
+    def __str__(self) -> str:
+        lines = ["| layers | change | attention FLOPs |", "|---|---|---|"]
+        lines += [
+            f"| {', '.join(map(str, x.layers))} | {x.change:.4g} | {x.share:.1%} |"
+            for x in self.trials
+        ]
+        return "\n".join([*lines, f"chosen: {self.layers}"])
+
+
+def select_layers(
+    model: nn.Module,
+    batches: Iterable[Mapping[str, Any]],
+    budget: int | float,
+    hierarchy: str | Builder = "window:4",
+    *,
+    candidates: Layers = "all",
+    read: Read | None = None,
+    tries: int = 4,
+    progress: bool = True,
+    **options: Any,
+) -> LayerSelection:
+    """Choose the layers of a pretrained model whose attention can be replaced.
+
+    Layers differ by far: one of them can cost half of the accuracy and the next one
+    nothing. No labels are needed: what is measured is how much the output changes. Each
+    layer is replaced alone first. Then the set grows by the layer, of the ``tries``
+    that changed least alone, that changes least together with those chosen.
+
+    Args:
+        model: as for
+            :func:`~hsa_pyg.integrations.transformers.replace_attention`; it is left as
+            it was. Its attention must not be replaced yet.
+        batches: keyword arguments for some forward passes, as a tokenizer gives them,
+            on the model's device. Some hundred samples do.
+        budget: how many layers to replace, as an integer; or the part of the FLOPs of
+            the model's attention that may be left, as a float below 1: layers are
+            chosen until it is reached.
+        hierarchy: the trees, as for ``replace_attention``.
+        candidates: the layers to choose from, as ``replace_attention(layers=...)``
+            names them. Of ``"all"``, those that cannot be replaced are left out.
+        read: function from the model's output and the batch to what must not change,
+            [samples, ..., channels], which is compared by its cosine. By default the
+            logits, by KL divergence, or the mean of the last hidden states over the
+            tokens that are no padding, by its cosine.
+        tries: layers tried in each step after the first.
+        progress: whether to show a progress bar.
+        **options: of ``replace_attention``: ``tie_queries`` and so on.
+
+    Returns:
+        The layers and the table of what was tried; ``print`` shows it.
+
+    Raises:
+        TypeError: for batches that are no mappings, or a budget that is no number.
+        ValueError: for no batches, a budget out of range or that replacing all
+            candidates does not reach, an output that ``read`` is needed for, or an
+            attention that is replaced already.
+        NotImplementedError: if no layer can be replaced.
+
+    Example:
+        >>> from transformers import BertConfig, BertModel
+        >>> bert = BertModel(BertConfig(num_hidden_layers=3, vocab_size=99)).eval()
+        >>> batches = [{"input_ids": torch.randint(1, 99, (2, 30))}]
+        >>> found = select_layers(bert, batches, budget=2, progress=False)
+        >>> len(found.layers), len(found.trials)  # alone: 3; then 2 pairs
+        (2, 5)
+    """
+    numbers = _candidates(model, candidates, bool(options.get("tie_queries", True)))
+    count = _check_budget(budget, len(numbers))
+    if isinstance(tries, bool) or not isinstance(tries, int) or tries < 1:
+        raise ValueError(f"tries must be a positive integer, got {tries!r}")
+    if replaced_layers(model):
+        raise ValueError(
+            f"layers {replaced_layers(model)} are replaced already, and changes are "
+            "measured from the original model; call restore_attention(model) first"
+        )
+    given = list(batches)
+    if not given:
+        raise ValueError("batches are empty; give at least one batch of inputs")
+    for batch in given:
+        if not isinstance(batch, Mapping):
+            raise TypeError(
+                f"a batch must be a mapping of the model's keyword arguments, such as "
+                f"a tokenizer returns, got {type(batch).__name__}"
+            )
+    builder = make_builder(hierarchy, options.get("tokenizer"))
+    run = _Runs(model, given, builder, read, options)
+    # Each step tries as many as are left, or ``tries`` of them.
+    steps = range(1, count if isinstance(budget, int) else len(numbers))
+    total = len(numbers) + sum(min(tries, len(numbers) - at) for at in steps)
+    with _evaluating(model), tqdm(total=total, disable=not progress) as bar:
+        bar.set_description("layers")
+        run.remember()
+        return _grow(run, numbers, budget, tries, bar)
+
+
+def _grow(
+    run: _Runs, numbers: Sequence[int], budget: int | float, tries: int, bar: Any
+) -> LayerSelection:
+    """Try each layer alone, then add layers one by one."""
+
+    def attempt(layers: Iterable[int]) -> Trial:
+        trial = run.attempt(tuple(sorted(layers)))
+        trials.append(trial)
+        bar.update()
+        return trial
+
+    trials: list[Trial] = []
+    alone = [attempt([number]) for number in numbers]
+    ranked = sorted(alone, key=lambda trial: (trial.change, trial.layers))
+    order = [trial.layers[0] for trial in ranked]
+    best = ranked[0]
+    while not _reached(best, budget):
+        left = [number for number in order if number not in best.layers]
+        if not left:
+            raise ValueError(
+                f"replacing all {len(numbers)} candidates leaves {best.share:.1%} of "
+                f"the attention's FLOPs, more than the budget {budget:.1%}; give a "
+                "larger budget, more candidates or a hierarchy of smaller families"
+            )
+        grown = [attempt([*best.layers, number]) for number in left[:tries]]
+        best = min(grown, key=lambda trial: (trial.change, trial.layers))
+    return LayerSelection(list(best.layers), best.change, best.share, tuple(trials))
+
+
+def _reached(trial: Trial, budget: int | float) -> bool:
+    if isinstance(budget, int):
+        return len(trial.layers) >= budget
+    return trial.share <= budget
+
+
+@dataclass
+class _Counted:
+    """A tree builder that sums up what attention over its forests costs.
+
+    Args:
+        builder: the builder.
+        hsa: pairs of hierarchical attention, by layer.
+        softmax: pairs of softmax attention, by layer.
+    """
+
+    builder: Builder
+    hsa: dict[int, int] = field(default_factory=dict)
+    softmax: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether it is asked in every layer."""
+        return bool(getattr(self.builder, "needs_scores", False))
+
+    def __call__(self, tokens: Tokens) -> SignalHierarchy:
+        """Build the forest."""
+        hierarchy = self.builder(tokens)
+        # Channels and heads cancel in the share.
+        flops = attention_flops(hierarchy, channels=1, heads=1)
+        layer = tokens.layer
+        self.hsa[layer] = self.hsa.get(layer, 0) + flops.hsa
+        self.softmax[layer] = self.softmax.get(layer, 0) + flops.softmax
+        return hierarchy
+
+    def share(self) -> float:
+        """Mean share of the layers that asked."""
+        each = [self.hsa[at] / max(1, self.softmax[at]) for at in self.hsa]
+        return sum(each) / max(1, len(each))
+
+
+class _Runs:
+    """Forward passes with some layers replaced, compared with the original ones.
+
+    Args:
+        model: the model.
+        batches: inputs of the passes.
+        builder: of the trees.
+        read: what is compared, or None for the default.
+        options: of ``replace_attention``.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: Sequence[Mapping[str, Any]],
+        builder: Builder,
+        read: Read | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.model, self.batches, self.builder = model, batches, builder
+        self.read, self.options = read, options
+        self.layers = len(attention_layers(model))
+        self.original: list[Tensor] = []
+        self.by_divergence = False
+
+    def remember(self) -> None:
+        """Run the original model."""
+        self.original = [self._output(batch) for batch in self.batches]
+
+    def attempt(self, layers: tuple[int, ...]) -> Trial:
+        """Replace ``layers``, run, and put them back."""
+        counted = _Counted(self.builder)
+        replace_attention(self.model, layers, counted, **self.options)
+        try:
+            change, samples = 0.0, 0
+            for batch, original in zip(self.batches, self.original, strict=True):
+                change += float(self._change(original, self._output(batch)).sum())
+                samples += original.size(0)
+        finally:
+            restore_attention(self.model)
+        if not math.isfinite(change):
+            raise ValueError(
+                f"with layers {list(layers)} replaced the output, or the original one, "
+                "is not finite; look at the inputs and the dtype of the model"
+            )
+        share = 1 - len(layers) * (1 - counted.share()) / self.layers
+        return Trial(layers, change / max(1, samples), share)
+
+    @torch.no_grad()
+    def _output(self, batch: Mapping[str, Any]) -> Tensor:
+        output = self.model(**batch)
+        if self.read is not None:
+            return self.read(output, batch).detach().float()
+        logits = getattr(output, "logits", None)
+        if isinstance(logits, Tensor):
+            self.by_divergence = True
+            return logits.float()
+        hidden = getattr(output, "last_hidden_state", None)
+        if not isinstance(hidden, Tensor):
+            raise ValueError(
+                f"{type(output).__name__} has neither logits nor last_hidden_state; "
+                "pass read=, a function from the output and the batch to a tensor"
+            )
+        mask = batch.get("attention_mask")
+        if mask is None or mask.shape != hidden.shape[:2]:
+            return hidden.float().mean(1)
+        weight = mask.to(hidden.device).float()[..., None]
+        return (hidden.float() * weight).sum(1) / weight.sum(1).clamp(min=1)
+
+    def _change(self, original: Tensor, now: Tensor) -> Tensor:
+        """[samples] KL divergence from the original, or 1 - cosine."""
+        if self.by_divergence:
+            old, new = original.log_softmax(-1), now.log_softmax(-1)
+            each = kl_div(new, old, reduction="none", log_target=True).sum(-1)
+        else:
+            each = 1 - cosine_similarity(original, now, dim=-1)
+        return each.double().reshape(each.size(0), -1).mean(1)
+
+
+def _candidates(model: nn.Module, layers: Layers, tied: bool) -> list[int]:
+    found = attention_layers(model)
+    chosen = choose_layers(found, layers)
+    reasons = {layer.number: why_not(layer, tied) for layer in chosen}
+    refused = [layer for layer in chosen if reasons[layer.number] is not None]
+    if refused and (layers != "all" or len(refused) == len(chosen)):
+        raise NotImplementedError(f"{refused[0]} {reasons[refused[0].number]}")
+    return [layer.number for layer in chosen if reasons[layer.number] is None]
+
+
+def _check_budget(budget: int | float, candidates: int) -> int:
+    """The number of layers it asks for, or all candidates."""
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+        raise TypeError(
+            "budget must be a number of layers or a part of the FLOPs below 1, got "
+            f"{budget!r}"
+        )
+    if isinstance(budget, int):
+        if not 1 <= budget <= candidates:
+            raise ValueError(
+                f"budget={budget} layers are to be replaced, but there are "
+                f"{candidates} to choose from; give a number from 1 to {candidates}"
+            )
+        return budget
+    if not 0 < budget < 1:
+        raise ValueError(
+            f"budget={budget} is a part of the attention's FLOPs and must lie between "
+            "0 and 1; a number of layers is an integer"
+        )
+    return candidates
+
+
+@contextlib.contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """In evaluation mode within; every module's own mode afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
