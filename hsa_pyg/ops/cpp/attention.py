@@ -38,6 +38,7 @@ _SIZES = (
     "position_heads",
     "levels",
     "roots_that_are_leaves",
+    "spare_rows",
     "self_attention",
     "top_k",
     "includes_self",
@@ -157,6 +158,7 @@ def _prepare(
         position_heads=0 if position is None else position.size(1),
         levels=layout.level_ptr.numel() - 1,
         roots_that_are_leaves=layout.root_leaf.numel(),
+        spare_rows=SPARE_ROWS,
         self_attention=call.self_attention,
         top_k=0 if call.focus is None else call.focus.top_k,
         includes_self=call.focus is not None and call.focus.includes_self,
@@ -195,11 +197,11 @@ def _saved_tensors(saved: Saved) -> dict[str, Tensor | None]:
 
 
 def _allocate(call: AttentionCall, q: Tensor, v: Tensor, dtype: torch.dtype) -> Saved:
-    """Room for what the forward pass leaves; only rows that it skips are cleared."""
+    """Room for what the forward pass leaves."""
     (leaves, heads, channels), width = q.shape, v.size(2)
     inner = call.layout.internal_node.numel() + SPARE_ROWS
     entities = call.layout.entity_node.numel() - 1 + SPARE_ROWS
-    saved = Saved(
+    return Saved(
         mean=q.new_empty(inner, heads, 2 * channels + width, dtype=dtype),
         leaf_mass=q.new_empty(leaves + 1, heads, 1, dtype=dtype),
         context=q.new_empty(inner, heads, width, dtype=dtype),
@@ -208,14 +210,6 @@ def _allocate(call: AttentionCall, q: Tensor, v: Tensor, dtype: torch.dtype) -> 
         gain=q.new_empty(entities, heads, dtype=dtype),
         log_weight=q.new_empty(inner, heads, dtype=dtype),
     )
-    for x in (saved.mean, saved.context, saved.gain, saved.log_weight):
-        x[-SPARE_ROWS:] = 0
-    for x in (saved.mass, saved.brought):
-        x[-1 - SPARE_ROWS :] = 0
-    saved.leaf_mass[-1] = 0
-    for rows in (call.layout.mixed_leaf, call.layout.root_leaf):
-        saved.leaf_mass[rows] = 0
-    return saved
 
 
 def forward(

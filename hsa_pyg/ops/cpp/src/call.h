@@ -19,7 +19,7 @@ struct Strided {
 struct Call {
   int64_t threads, storage, leaves, families, entities, heads;
   int64_t channels, width, position_channels, position_heads;
-  int64_t levels, roots_that_are_leaves;
+  int64_t levels, roots_that_are_leaves, spare_rows;
   int64_t self_attention, top_k, includes_self, seed;
   double dropout, scale;
 

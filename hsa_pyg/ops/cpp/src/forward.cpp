@@ -15,6 +15,7 @@ struct Forward {
     expect_writes(c.mean, c.families * joined * row);
     expect_writes(c.context, c.families * c.width * row);
     expect_writes(c.brought, c.entities * c.width * row);
+    clear_the_rest<C>(c);
     attend_families<S, C>(c, false);
     means_upward<S, C>(c);
     leaf_energies<S, C>(c);

@@ -123,6 +123,27 @@ void energies_upward(const Call& c) {
   });
 }
 
+// Zeros where no family writes: in rows that are spare, and leaves' log-sum-exps outside
+// leaf-only families.
+template <class C>
+void clear_the_rest(const Call& c) {
+  const auto clear = [&](void* x, int64_t from, int64_t rows, int64_t channels) {
+    C* const p = static_cast<C*>(x) + from * c.heads * channels;
+    std::fill(p, p + rows * c.heads * channels, C(0));
+  };
+  clear(c.mean, c.families, c.spare_rows, joined_size(c));
+  clear(c.context, c.families, c.spare_rows, c.width);
+  clear(c.log_weight, c.families, c.spare_rows, 1);
+  clear(c.gain, c.entities, c.spare_rows, 1);
+  clear(c.mass, c.entities, c.spare_rows + 1, 1);
+  clear(c.brought, c.entities, c.spare_rows + 1, c.width);
+  clear(c.leaf_mass, c.leaves, 1, 1);
+  for (int64_t i = 0; i < c.entities - c.families; ++i)
+    clear(c.leaf_mass, c.mixed_leaf[i], 1, 1);
+  for (int64_t i = 0; i < c.roots_that_are_leaves; ++i)
+    clear(c.leaf_mass, c.root_leaf[i], 1, 1);
+}
+
 // Step 4 down to the internal nodes. Roots have no siblings: zeros.
 template <class C>
 void contexts_downward(const Call& c) {
