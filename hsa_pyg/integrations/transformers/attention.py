@@ -24,7 +24,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "replacing attention needs the attention and mask interfaces of transformers "
-        "4.56 or later: pip install 'transformers>=4.56'"
+        "5.0 or later: pip install 'transformers>=5.0'"
     ) from error
 
 #: Name of the implementation. It is set by replace_attention, never by hand.

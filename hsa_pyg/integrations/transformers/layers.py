@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
-from transformers import PreTrainedModel
 
 Layers = str | Sequence[int] | Callable[[int], bool]
 
@@ -232,7 +231,7 @@ def _numbers(layers: Any, last: int) -> list[int]:
 
 
 def input_module(model: nn.Module, layers: Sequence[AttentionLayer]) -> nn.Module:
-    """The innermost model of transformers that holds the layers and takes the input.
+    """The innermost module that holds the layers and takes the model's input.
 
     Raises:
         NotImplementedError: if there is none.
@@ -240,12 +239,8 @@ def input_module(model: nn.Module, layers: Sequence[AttentionLayer]) -> nn.Modul
     wanted = {id(layer.module) for layer in layers}
     found = None
     for module in model.modules():
-        if not isinstance(module, PreTrainedModel):
-            continue
         held = {id(inner) for inner in module.modules()}
-        names = inspect.signature(type(module).forward).parameters
-        takes = "input_ids" in names or "pixel_values" in names
-        if takes and wanted <= held:
+        if wanted <= held and _takes_input(type(module).forward):
             found = module  # outer modules come first
     if found is None:
         raise NotImplementedError(
@@ -253,3 +248,10 @@ def input_module(model: nn.Module, layers: Sequence[AttentionLayer]) -> nn.Modul
             "takes input_ids or pixel_values; pass that model itself"
         )
     return found
+
+
+def _takes_input(forward: Callable[..., Any]) -> bool:
+    """Whether a forward takes ids or pixels, and keywords to hand on to its layers."""
+    known = inspect.signature(forward).parameters
+    open_ended = any(x.kind is x.VAR_KEYWORD for x in known.values())
+    return open_ended and ("input_ids" in known or "pixel_values" in known)
