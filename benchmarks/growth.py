@@ -33,6 +33,9 @@ MOST_SECONDS = 20.0
 #: A call of softmax attention that would need more bytes is not made.
 MOST_BYTES = 12 * 2**30
 
+#: Numbers of leaves beside which softmax attention is run as long as it ends soon.
+LEAVES = [4**i for i in range(4, 11)]
+
 PASSES = {False: "forward", True: "forward and backward"}
 Curves = dict[str, list[tuple[float, float]]]
 
@@ -90,7 +93,7 @@ class Diagrams:
 
 def leaves(options: Options) -> Section:
     """Regular 16-ary trees of more and more leaves, beside softmax attention."""
-    numbers = [64, 256] if options.quick else [4**i for i in range(4, 11)]
+    numbers = [64, 256] if options.quick else LEAVES
     head = ["leaves", "HSA", "per leaf", "softmax", "softmax / HSA"]
     head += ["HSA, memory", "softmax, memory"]
     parts, panels = [], []
