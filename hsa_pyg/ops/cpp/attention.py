@@ -61,7 +61,6 @@ _LAYOUT = (
     "mixed_leaf_share",
     "entity_log_count",
     "entity_node",
-    "leaf_parent",
     "root_leaf",
     "level_ptr",
 )
@@ -292,12 +291,14 @@ def backward(
         return q.new_empty(shape, dtype=dtype)
 
     grads = [x.new_empty(x.shape) for x in (q, k, v)]
+    # Leaves of mixed families are gathered in place where that is exact.
+    gathered = families if q.dtype == dtype else entities
     dense = {
         "position": _position(call, dtype),
         "y": y,
         **dict(zip(("grad_q", "grad_k", "grad_v"), grads, strict=True)),
         **_saved_tensors(saved),
-        "grad_entity": room(entities, heads, 2 * q.size(2) + v.size(2)),
+        "grad_entity": room(gathered, heads, 2 * q.size(2) + v.size(2)),
         "grad_context": room(families, heads, v.size(2)),
         "leaf_worth": room(q.size(0), heads),
     }

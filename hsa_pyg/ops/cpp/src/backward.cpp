@@ -13,7 +13,8 @@ struct Backward {
     const int64_t stored = c.leaves * c.heads * int64_t(sizeof(S));
     for (void* grad : {c.grad_q, c.grad_k}) expect_writes(grad, stored * c.channels);
     expect_writes(c.grad_v, stored * c.width);
-    expect_writes(c.grad_entity, c.entities * joined * row);
+    const int64_t gathered = std::is_same_v<S, C> ? c.families : c.entities;
+    expect_writes(c.grad_entity, gathered * joined * row);
     expect_writes(c.grad_context, c.families * c.width * row);
     collect_leaf_only<S, C>(c);
     collect_mixed_leaves<S, C>(c);

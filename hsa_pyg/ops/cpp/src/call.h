@@ -30,7 +30,7 @@ struct Call {
   const double* internal_share;
   const int64_t *mixed_leaf, *mixed_leaf_parent;
   const double *mixed_leaf_share, *entity_log_count;
-  const int64_t *entity_node, *leaf_parent, *root_leaf, *level_ptr;
+  const int64_t *entity_node, *root_leaf, *level_ptr;
   const int64_t* leaf_node;
 
   Strided q, k, v, grad_y;
@@ -44,7 +44,9 @@ struct Call {
   // scores with themselves [N, H].
   const void *outer_gain, *leaf_pull;
   // Compute type, for the backward pass alone.
-  void *grad_entity;       // [E, H, 2 D + W] of the means and of mixed families' leaves
+  // [F or E, H, 2 D + W] of the means, and of mixed families' leaves if their gradients
+  // are stored in another type.
+  void *grad_entity;
   void *grad_context;      // [F, H, W]
   void *grad_log_weight;   // [E, H]
   void *worth;             // [E, H] <m, gradient of the context>

@@ -71,7 +71,7 @@ void write_query_gradients(const Tile<C>& t, const Strip& s) {
     for (int64_t head = s.head; head < s.head + s.heads; ++head) {
       const C* grad = t.grad_q.of(s, head, i);
       if (s.slots.mixed) {
-        write_entity(c, kQuery, member, head, grad);
+        write_entity<S>(c, kQuery, member, head, grad);
       } else {
         const C pull = leaf_pull<C>(c, member, head);
         write_leaf<S>(c, kQuery, member, head, grad, C(c.scale),
@@ -93,7 +93,7 @@ void write_key_gradients(const Tile<C>& t, const Strip& s) {
     for (int64_t head = s.head; head < s.head + s.heads; ++head) {
       const C* grad = t.grad_k.of(s, head, i);
       if (s.slots.mixed)
-        write_entity(c, kKey, member, head, grad);
+        write_entity<S>(c, kKey, member, head, grad);
       else
         write_leaf<S>(c, kKey, member, head, grad, C(c.scale),
                       mean_gradient<C>(c, family, head), leaf_pull<C>(c, member, head));
@@ -112,7 +112,7 @@ void write_value_gradients(const Tile<C>& t, const Strip& s) {
     for (int64_t head = s.head; head < s.head + s.heads; ++head) {
       const C* grad = t.grad_v.of(s, head, i);
       if (s.slots.mixed)
-        write_entity(c, kValue, member, head, grad);
+        write_entity<S>(c, kValue, member, head, grad);
       else
         write_leaf<S>(c, kValue, member, head, grad, C(1),
                       mean_gradient<C>(c, family, head), C(0));

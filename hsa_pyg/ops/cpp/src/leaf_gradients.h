@@ -39,11 +39,22 @@ void write_leaf(const Call& c, Part part, int64_t leaf, int64_t head, const C* g
     out[i] = narrow<S>(grad[i] * scale + mean[i] + pull * C(widen(other[i])));
 }
 
-// A part of a head of an entity's gradients.
-template <class C>
+// Where a part of a head of an entity's gradients is gathered: for leaves in their final
+// place, if that has the type for it.
+template <class S, class C>
+inline C* entity_gradient(const Call& c, Part part, int64_t entity, int64_t head) {
+  if (std::is_same_v<S, C> && entity >= c.families) {
+    void* const to = part == kQuery ? c.grad_q : part == kKey ? c.grad_k : c.grad_v;
+    const int64_t row = c.mixed_leaf[entity - c.families] * c.heads + head;
+    return static_cast<C*>(to) + row * part_size(c, part);
+  }
+  return static_cast<C*>(c.grad_entity) + (entity * c.heads + head) * joined_size(c) +
+         part * c.channels;
+}
+
+template <class S, class C>
 void write_entity(const Call& c, Part part, int64_t entity, int64_t head, const C* grad) {
-  C* const row = static_cast<C*>(c.grad_entity) +
-                 (entity * c.heads + head) * joined_size(c) + part * c.channels;
+  C* const row = entity_gradient<S, C>(c, part, entity, head);
   const C scale = part == kValue ? C(1) : C(c.scale);
   for (int64_t x = 0; x < part_size(c, part); ++x) row[x] = grad[x] * scale;
 }

@@ -158,15 +158,14 @@ void mean_gradients_downward(const Call& c) {
 
 template <class S, class C>
 void write_mixed_leaf_gradients(const Call& c) {
-  const int64_t joined = joined_size(c);
-  parallel_for(c.threads, c.entities - c.families, 6 * joined * c.heads, [&](int64_t i) {
+  parallel_for(c.threads, c.entities - c.families, 6 * joined_size(c) * c.heads,
+               [&](int64_t i) {
     Arena& a = arena();
     a.reset<C>(c.width + 16);
     C* const grad = a.take<C>(c.width);
     const int64_t leaf = c.mixed_leaf[i], parent = c.mixed_leaf_parent[i];
     for (int64_t head = 0; head < c.heads; ++head) {
       const int64_t at = (c.families + i) * c.heads + head, above = parent * c.heads + head;
-      C* const own = static_cast<C*>(c.grad_entity) + at * joined;
       const Split<C> split(static_cast<const C*>(c.gain)[at],
                            static_cast<const C*>(c.mass)[at]);
       const C weight =
@@ -174,14 +173,15 @@ void write_mixed_leaf_gradients(const Call& c) {
       read_row<S>(grad, c.grad_y, leaf, head, c.width);
       C pull = 0;
       if (c.self_attention) {
-        add_row(own + 2 * c.channels, grad, c.width,
+        add_row(entity_gradient<S, C>(c, kValue, c.families + i, head), grad, c.width,
                 weight * dropout_factor<C>(c, 1, leaf, head));
         pull = static_cast<const C*>(c.grad_gain)[at] + leaf_pull<C>(c, leaf, head);
       }
       const C* mean = mean_gradient<C>(c, parent, head);
       for (int part = 0; part < 3; ++part)
-        write_leaf<S>(c, Part(part), leaf, head, own + part * c.channels, C(1), mean,
-                      pull);
+        write_leaf<S>(c, Part(part), leaf, head,
+                      entity_gradient<S, C>(c, Part(part), c.families + i, head), C(1),
+                      mean, pull);
       pull_position(c, leaf, head, pull);
     }
   });
