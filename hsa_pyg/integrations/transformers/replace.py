@@ -118,7 +118,12 @@ def replace_attention(
     For encoders with absolute positions whose attention goes through the interface:
     BERT (MiniLM), RoBERTa, DistilBERT, ELECTRA and their kin, ViT, DeiT, the vision
     tower of CLIP; and CLIP's text tower, which is causal, with ``tie_queries=False``.
-    Padded tokens are no leaves, and their rows of the attention's output are zero.
+
+    Padded tokens (left or right) are no leaves, and their rows of the attention's
+    output are zero. ``output_attentions=True`` gives :math:`\Theta` for batches of up
+    to 2,048 tokens. Gradients flow, also through checkpointed layers, and dropout of
+    attention weights stays what it was. Under ``torch.compile`` the graph breaks at
+    every replaced layer, where its trees are looked up.
 
     Args:
         model: the model.

@@ -283,9 +283,9 @@ def make_builder(spec: str | Builder, tokenizer: Any = None) -> Builder:
 
         return Sentences(tokenizer)
     if name == "ward" and colon:
-        from hsa_pyg.integrations.transformers import search
+        from hsa_pyg.integrations.transformers.search import Ward
 
-        return search.Ward(_number(spec, argument))
+        return Ward(_number(spec, argument))
     raise ValueError(
         f"hierarchy={spec!r} is not known; use 'window:4', 'windows:2,4,8,16', 'flat', "
         "'sentences', 'quadtree', 'ward:8' or a function from Tokens to a "

@@ -6,6 +6,7 @@ import torch
 from hsa_pyg import SignalHierarchy
 from hsa_pyg.analysis.attention import MAX_LEAVES
 from hsa_pyg.integrations.transformers import (
+    Windows,
     make_builder,
     replace_attention,
     restore_attention,
@@ -180,3 +181,76 @@ def test_a_layer_costs_what_its_trees_do_and_no_square_mask(tiny, texts):
         )
     model(**texts)
     assert shapes == [(3, 1, 1, 21)] * 4
+
+
+def test_forests_are_built_once_a_pass_and_shared(tiny, texts):
+    calls = []
+
+    def build(tokens):
+        calls.append(tokens)
+        return make_builder("window:3")(tokens)
+
+    model = replace_attention(tiny("Bert"), hierarchy=build)
+    model(**texts)
+    model(**texts)
+    assert [call.layer for call in calls] == [0, 0]
+    assert calls[0].q is None
+    assert calls[0].input_ids.equal(texts["input_ids"])
+    assert calls[0].kept.equal(texts["attention_mask"].bool())
+
+
+def test_builders_that_need_scores_are_asked_in_each_layer(tiny, texts):
+    calls = []
+
+    class Build(Windows):
+        needs_scores = True
+
+        def __call__(self, tokens):
+            calls.append(tokens)
+            return super().__call__(tokens)
+
+    model = replace_attention(tiny("Bert"), [1, 2], Build((3,)))
+    model(**texts)
+    kept = int(texts["attention_mask"].sum())
+    assert [call.layer for call in calls] == [1, 2]
+    assert [tuple(call.q.shape) for call in calls] == [(kept, 4, 8)] * 2
+    assert not calls[0].k.equal(calls[1].k)
+
+
+def test_special_tokens_by_place_by_id_and_not_at_all(tiny, texts):
+    seen = []
+
+    def build(tokens):
+        seen.append(tokens.special.nonzero().tolist())
+        return make_builder("flat")(tokens)
+
+    texts["input_ids"][0, [3, 5]] = 98
+    texts["input_ids"][1, [3, 10]] = 98  # the second is padding
+    for options in ({}, {"special_ids": [98]}, {"specials": "inside"}):
+        replace_attention(model := tiny("Bert"), hierarchy=build, **options)
+        model(**texts)
+    assert seen[0] == [[0, 0], [0, 20], [1, 0], [1, 7], [2, 5], [2, 20]]
+    assert seen[1] == [[0, 3], [0, 5], [1, 3]]
+    assert seen[2] == []
+    replace_attention(model := tiny("Roberta", eos_token_id=98), hierarchy=build)
+    model(**texts)
+    assert seen[3] == [[0, 3], [0, 5], [1, 3]]
+
+
+def test_embeddings_in_place_of_ids(tiny, texts):
+    model = replace_attention(tiny("Bert"), hierarchy="window:3")
+    kept = texts["attention_mask"].bool()
+    expected = model(**texts).last_hidden_state[kept]
+    embedded = model.embeddings.word_embeddings(texts["input_ids"])
+    given = {"inputs_embeds": embedded, "attention_mask": texts["attention_mask"]}
+    torch.testing.assert_close(model(**given).last_hidden_state[kept], expected)
+
+
+def test_a_text_of_padding_alone_makes_no_nan_and_changes_no_other(tiny, texts):
+    model = replace_attention(tiny("Bert"), hierarchy="window:3")
+    expected = model(**texts).last_hidden_state
+    texts["attention_mask"][1] = 0
+    found = model(**texts).last_hidden_state
+    assert found.isfinite().all()
+    for number in (0, 2):
+        torch.testing.assert_close(found[number], expected[number])

@@ -143,6 +143,8 @@ def test_groups_need_not_be_neighbours():
         ("window:1", "2 nodes or more"),
         ("windows:2,,4", "number of nodes"),
         ("windows:2,1", "2 nodes or more"),
+        ("ward:x", "number of nodes"),
+        ("ward:1", "2 members or more"),
         ("sentences", "tokenizer"),
         ("tree", "not known"),
     ],
@@ -155,6 +157,11 @@ def test_a_specification_that_does_not_fit(spec, words):
 def test_a_specification_of_another_kind():
     with pytest.raises(TypeError, match="a name or a function, got int"):
         make_builder(4)
+
+
+def test_trees_by_scores_ask_for_them():
+    assert make_builder("ward:8").needs_scores
+    assert not make_builder("window:8").needs_scores
 
 
 def test_a_function_is_its_own_builder():
