@@ -15,10 +15,9 @@ from hsa_pyg.integrations.transformers.attention import (
     IMPLEMENTATION,
     LAYER,
     TREES,
-    Form,
-    ForwardTrees,
     ReplacedLayer,
 )
+from hsa_pyg.integrations.transformers.forward_trees import Form, ForwardTrees
 from hsa_pyg.integrations.transformers.layers import (
     AttentionLayer,
     Layers,
