@@ -142,7 +142,7 @@ class ForwardTrees:
             return kept & (place < before)
         known = self.form.special_ids
         if known is not None and ids is not None:
-            return kept & torch.isin(ids, torch.tensor(known, device=ids.device))
+            return kept & torch.isin(ids, ids.new_tensor(known))
         after, before_ = kept.cumsum(1), kept.flip(1).cumsum(1).flip(1)
         return kept & ((after == 1) | (before_ == 1))
 

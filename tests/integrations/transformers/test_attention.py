@@ -226,15 +226,16 @@ def test_special_tokens_by_place_by_id_and_not_at_all(tiny, texts):
 
     texts["input_ids"][0, [3, 5]] = 98
     texts["input_ids"][1, [3, 10]] = 98  # the second is padding
-    for options in ({}, {"special_ids": [98]}, {"specials": "inside"}):
+    choices = ({}, {"special_ids": [98]}, {"specials": "inside"}, {"special_ids": []})
+    for options in choices:
         replace_attention(model := tiny("Bert"), hierarchy=build, **options)
         model(**texts)
     assert seen[0] == [[0, 0], [0, 20], [1, 0], [1, 7], [2, 5], [2, 20]]
     assert seen[1] == [[0, 3], [0, 5], [1, 3]]
-    assert seen[2] == []
+    assert seen[2] == seen[3] == []
     replace_attention(model := tiny("Roberta", eos_token_id=98), hierarchy=build)
     model(**texts)
-    assert seen[3] == [[0, 3], [0, 5], [1, 3]]
+    assert seen[4] == [[0, 3], [0, 5], [1, 3]]
 
 
 def test_embeddings_in_place_of_ids(tiny, texts):
