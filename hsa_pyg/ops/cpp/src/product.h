@@ -51,26 +51,13 @@ void product_columns(int64_t rows, int64_t columns, int64_t inner, const C* a,
                      int64_t a_row, int64_t a_inner, const C* b, int64_t b_row, C* c,
                      int64_t c_row) {
   constexpr int L = kLanes<C>;
-  constexpr int most = kAccumulators >= 16 ? 4 : 2;
-  constexpr int tall = kAccumulators >= 8 ? 8 : 4;
+  // As many sums as there are registers for; two vectors share what is read of A.
+  constexpr int wide = kAccumulators >= 16 ? 8 : 4;
   int64_t left = vectors<C>(columns);
-  while (left > 0) {
-    int64_t taken = 1;
-    if (left >= 4 && most == 4) {
-      product_rows<C, 4, 4, ADD>(0, rows, inner, a, a_row, a_inner, b, b_row, c, c_row);
-      taken = 4;
-    } else if (left >= 2) {
-      product_rows<C, most == 4 ? 8 : 4, 2, ADD>(0, rows, inner, a, a_row, a_inner, b,
-                                                 b_row, c, c_row);
-      taken = 2;
-    } else {
-      product_rows<C, tall, 1, ADD>(0, rows, inner, a, a_row, a_inner, b, b_row, c,
-                                    c_row);
-    }
-    left -= taken;
-    b += taken * L;
-    c += taken * L;
-  }
+  for (; left >= 2; left -= 2, b += 2 * L, c += 2 * L)
+    product_rows<C, wide, 2, ADD>(0, rows, inner, a, a_row, a_inner, b, b_row, c, c_row);
+  if (left == 1)
+    product_rows<C, 8, 1, ADD>(0, rows, inner, a, a_row, a_inner, b, b_row, c, c_row);
 }
 
 // C [rows, columns] (+)= A [rows, inner] B [inner, columns]. A may have any strides;
