@@ -46,17 +46,17 @@ struct Call {
   // Compute type, for the backward pass alone.
   // [F or E, H, 2 D + W] of the means, and of mixed families' leaves if their gradients
   // are stored in another type.
-  void *grad_entity;
-  void *grad_context;      // [F, H, W]
-  void *grad_log_weight;   // [E, H]
-  void *worth;             // [E, H] <m, gradient of the context>
-  void *grad_gain;         // [E, H] of -phi
-  void *offset;            // [E, H] gradient of L, less <m, gradient of m>
-  void *leaf_worth;        // [N, H] <grad_y, y - context of the parent>
-  void *grad_eps;          // [E, 1 or H, P] of members of mixed families
-  void *grad_leaf_eps;     // [N, 1 or H, P]
-  void *threshold;         // [max(N, E), H] of what queries of large families keep
-  int64_t* last_tie;       // [max(N, E), H]
+  void* grad_entity;
+  void* grad_context;     // [F, H, W]
+  void* grad_log_weight;  // [E, H]
+  void* worth;            // [E, H] <m, gradient of the context>
+  void* grad_gain;        // [E, H] of -phi
+  void* offset;           // [E, H] gradient of L, less <m, gradient of m>
+  void* leaf_worth;       // [N, H] <grad_y, y - context of the parent>
+  void* grad_eps;         // [E, 1 or H, P] of members of mixed families
+  void* grad_leaf_eps;    // [N, 1 or H, P]
+  void* threshold;        // [max(N, E), H] of what queries of large families keep
+  int64_t* last_tie;      // [max(N, E), H]
 };
 
 }  // namespace hsa

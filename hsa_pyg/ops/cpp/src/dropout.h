@@ -18,7 +18,8 @@ inline uint32_t mix(uint32_t x) {
 }
 
 inline uint64_t dropout_key(const Call& c, int64_t kind, int64_t row, int64_t head) {
-  return mix(mix(uint64_t(c.seed) * 4 + uint64_t(kind)) + uint64_t(row * c.heads + head));
+  return mix(mix(uint64_t(c.seed) * 4 + uint64_t(kind)) +
+             uint64_t(row * c.heads + head));
 }
 
 // Draws below this one are dropped; 2^32 at probability 1.

@@ -10,8 +10,8 @@ namespace hsa {
 //   query_row: where the queries lie in the packed blocks; key_row likewise.
 //   block: whole families, or null for a piece of one.
 // In leaf-only families whose keys are all here <context, its gradient> is known from
-// the weights, and still to be taken from the offset. Gives the weights that values were
-// multiplied by.
+// the weights, and still to be taken from the offset. Gives the weights that values
+// were multiplied by.
 template <class C>
 C* score_gradients(Tile<C>& t, const Scores<C>& s, int64_t query_row, int64_t key_row,
                    int64_t family, int64_t head, const Slots* block) {
@@ -49,8 +49,8 @@ C* score_gradients(Tile<C>& t, const Scores<C>& s, int64_t query_row, int64_t ke
 template <class C>
 void query_gradients(Tile<C>& t, const C* grad_score, int64_t stride, int64_t query_row,
                      int64_t queries, int64_t key_row, int64_t keys, bool add) {
-  product(queries, t.scored, keys, grad_score, int64_t(1), stride, t.k[key_row], t.k.row,
-          t.grad_q[query_row], t.grad_q.row, add);
+  product(queries, t.scored, keys, grad_score, int64_t(1), stride, t.k[key_row],
+          t.k.row, t.grad_q[query_row], t.grad_q.row, add);
 }
 
 // The same of keys and values.
@@ -73,11 +73,13 @@ void whole_families_backward(Tile<C>& t, const Strip& strip, int64_t head) {
   weigh_gradients(t, all, head);
   for (int64_t at = 0; at < all.count;) {
     const Slots own = block_at(c, all, at, kLanes<C>);
-    const Scores<C> s = t.scores(all.mixed, at, own.count, at, own.count, 0, 0, own.first);
+    const Scores<C> s =
+        t.scores(all.mixed, at, own.count, at, own.count, 0, 0, own.first);
     t.fill_between_families(own, s, s.at, -kInfinity<C>);
     focus_scores<S>(c, s, all.mixed, own.first, head, static_cast<C*>(nullptr),
                     static_cast<C*>(nullptr), nullptr);
-    const C* weight = score_gradients(t, s, at, at, c.slot_family[own.first], head, &own);
+    const C* weight =
+        score_gradients(t, s, at, at, c.slot_family[own.first], head, &own);
     for_families(c, own, [&](int64_t first, int64_t size, int64_t) {
       const int64_t row = at + first, shift = first * (s.stride + 1);
       query_gradients(t, t.grad_score + shift, s.stride, row, size, row, size, false);
@@ -130,7 +132,8 @@ void piece_backward(Tile<C>& t, const TileInfo& tile, int64_t head) {
   for (int64_t i = 0; i < tile.family_size; i += kBlock) {
     const int64_t queries = std::min(kBlock, tile.family_size - i);
     read_block_of_queries<S>(t, {{own.mixed, begin + i, queries}, head, 1});
-    const Scores<C> s = t.scores(own.mixed, 0, own.count, 0, queries, place, i, own.first);
+    const Scores<C> s =
+        t.scores(own.mixed, 0, own.count, 0, queries, place, i, own.first);
     const C* weight = score_gradients(t, s, 0, 0, tile.family, head, nullptr);
     key_gradients(t, t.grad_score, weight, s.stride, 0, queries, 0, own.count, i > 0);
   }

@@ -15,7 +15,8 @@ void softmax_block(Tile<C>& t, const Scores<C>& s, bool first) {
   for (int64_t i = 0; i < s.stride; i += L) {
     Vec<C> top = first ? splat(-kInfinity<C>) : load(t.top + i);
     const Vec<C> before = top;
-    for (int64_t j = 0; j < s.keys; ++j) top = vmax<C>(top, load(s.at + j * s.stride + i));
+    for (int64_t j = 0; j < s.keys; ++j)
+      top = vmax<C>(top, load(s.at + j * s.stride + i));
     store(t.top + i, top);
     // Where nothing is attended yet: every weight is then exp(-inf) = 0.
     const Vec<C> base = top == -kInfinity<C> ? Vec<C>{} : top;
@@ -64,7 +65,8 @@ void scale_rows(const Packed<C>& rows, int64_t count, const C* factor) {
 // t.out = weighted means of values in a block of whole families, whose rows are packed
 // from ``row`` on.
 template <class C>
-void weigh_block(Tile<C>& t, Slots block, const Scores<C>& s, int64_t head, int64_t row) {
+void weigh_block(Tile<C>& t, Slots block, const Scores<C>& s, int64_t head,
+                 int64_t row) {
   const Call& c = t.call;
   Packed<C> out = t.out;
   out.at = t.out[row];

@@ -17,7 +17,8 @@ inline bool is_focused(const Call& c, const TileInfo& tile) {
 template <class S, class C>
 class LazyMember {
  public:
-  LazyMember(Tile<C>& t, bool mixed, int64_t head) : t_(t), mixed_(mixed), head_(head) {}
+  LazyMember(Tile<C>& t, bool mixed, int64_t head)
+      : t_(t), mixed_(mixed), head_(head) {}
   void set(int64_t slot) {
     slot_ = slot;
     has_key_ = has_value_ = false;
@@ -44,8 +45,8 @@ class LazyMember {
   bool has_key_ = false, has_value_ = false;
 };
 
-// Calls start(j) and each(j, lane, weights, factors) for every key and run of lanes
-// where a score is left.
+// Calls each(key, lane, scores, factors) for every key and run of lanes where a score
+// is left; the factors are dropout's.
 template <class C, class F>
 void for_kept(const Tile<C>& t, const Scores<C>& s, int64_t family, int64_t head,
               F&& each) {
@@ -78,8 +79,13 @@ Scores<C> focused_scores(Tile<C>& t, const TileInfo& tile, int64_t head, C* gain
   t.template read_queries<S>(strip);
   t.select(strip, head);
   t.lay_queries_across(own.count);
-  Scores<C> all{t.all_scores, tile.family_size,  own.count, padded<C>(own.count),
-                0,            own.first - begin, begin};
+  Scores<C> all{t.all_scores,
+                tile.family_size,
+                own.count,
+                padded<C>(own.count),
+                0,
+                own.first - begin,
+                begin};
   for (int64_t j = 0; j < tile.family_size; j += kBlock) {
     const Slots keys{own.mixed, begin + j, std::min(kBlock, tile.family_size - j)};
     t.template read_scored<S>({keys, head, 1}, kKey, t.k);
@@ -95,8 +101,8 @@ void attend_focused_piece(Tile<C>& t, const TileInfo& tile, int64_t head) {
   const Call& c = t.call;
   const Slots own = tile.slots;
   C* const gain = own.mixed ? static_cast<C*>(c.gain) : nullptr;
-  const Scores<C> s = focused_scores<S>(t, tile, head, gain, static_cast<C*>(nullptr),
-                                        nullptr);
+  const Scores<C> s =
+      focused_scores<S>(t, tile, head, gain, static_cast<C*>(nullptr), nullptr);
   for (int64_t lane = 0; lane < s.stride; lane += kLanes<C>) {
     Vec<C> top = splat(-kInfinity<C>);
     for (int64_t j = 0; j < s.keys; ++j)
@@ -107,16 +113,17 @@ void attend_focused_piece(Tile<C>& t, const TileInfo& tile, int64_t head) {
   std::fill(t.out[0], t.out[own.count], C(0));
   LazyMember<S, C> member(t, own.mixed, head);
   int64_t last = -1;
-  for_kept(t, s, tile.family, head, [&](int64_t j, int64_t lane, Vec<C> x, Vec<C> kept) {
-    if (j != last) member.set(s.key_slot + j);
-    last = j;
-    Vec<C> weight = vexp(x - load(t.top + lane));
-    store(t.sum + lane, load(t.sum + lane) + weight);
-    weight *= kept;
-    for (int i = 0; i < kLanes<C> && lane + i < own.count; ++i)
-      if (weight[i] != C(0))
-        add_row(t.out[lane + i], member.value(), c.width, C(weight[i]));
-  });
+  for_kept(t, s, tile.family, head,
+           [&](int64_t j, int64_t lane, Vec<C> x, Vec<C> kept) {
+             if (j != last) member.set(s.key_slot + j);
+             last = j;
+             Vec<C> weight = vexp(x - load(t.top + lane));
+             store(t.sum + lane, load(t.sum + lane) + weight);
+             weight *= kept;
+             for (int i = 0; i < kLanes<C> && lane + i < own.count; ++i)
+               if (weight[i] != C(0))
+                 add_row(t.out[lane + i], member.value(), c.width, C(weight[i]));
+           });
   finish_softmax(t, own.count);
   scale_rows(t.out, own.count, t.factor);
   write_masses(t, own, head);
@@ -129,8 +136,8 @@ void focused_queries_backward(Tile<C>& t, const TileInfo& tile, int64_t head) {
   const Call& c = t.call;
   const Slots own = tile.slots;
   int64_t last_tie[kBlock];
-  const Scores<C> s = focused_scores<S>(t, tile, head, static_cast<C*>(nullptr), t.top,
-                                        last_tie);
+  const Scores<C> s =
+      focused_scores<S>(t, tile, head, static_cast<C*>(nullptr), t.top, last_tie);
   for (int64_t i = 0; i < own.count; ++i) {
     const int64_t at = c.slot_member[own.first + i] * c.heads + head;
     static_cast<C*>(c.threshold)[at] = t.top[i];
@@ -141,18 +148,18 @@ void focused_queries_backward(Tile<C>& t, const TileInfo& tile, int64_t head) {
   std::fill(t.grad_q[0], t.grad_q[own.count], C(0));
   LazyMember<S, C> member(t, own.mixed, head);
   int64_t last = -1;
-  for_kept(t, s, tile.family, head, [&](int64_t j, int64_t lane, Vec<C> x, Vec<C> kept) {
-    if (j != last) member.set(s.key_slot + j);
-    last = j;
-    const Vec<C> weight = vexp(x - load(t.mass + lane));
-    for (int i = 0; i < kLanes<C> && lane + i < own.count; ++i) {
-      if (weight[i] == C(0)) continue;
-      const C worth =
-          dot(t.grad[lane + i], member.value(), c.width);
-      const C grad = weight[i] * (kept[i] * worth + t.offset[lane + i]);
-      add_row(t.grad_q[lane + i], member.key(), t.scored, grad);
-    }
-  });
+  for_kept(t, s, tile.family, head,
+           [&](int64_t j, int64_t lane, Vec<C> x, Vec<C> kept) {
+             if (j != last) member.set(s.key_slot + j);
+             last = j;
+             const Vec<C> weight = vexp(x - load(t.mass + lane));
+             for (int i = 0; i < kLanes<C> && lane + i < own.count; ++i) {
+               if (weight[i] == C(0)) continue;
+               const C worth = dot(t.grad[lane + i], member.value(), c.width);
+               const C grad = weight[i] * (kept[i] * worth + t.offset[lane + i]);
+               add_row(t.grad_q[lane + i], member.key(), t.scored, grad);
+             }
+           });
   write_query_gradients<S>(t, {own, head, 1});
 }
 

@@ -20,16 +20,16 @@ void read_gradients(const Tile<C>& t, const Strip& s) {
       else if (member >= c.families)
         read_row<S>(row, c.grad_y, c.mixed_leaf[member - c.families], head, c.width);
       else
-        copy_in(row,
-                static_cast<const C*>(c.grad_context) +
-                    (member * c.heads + head) * c.width,
-                c.width);
+        copy_in(
+            row,
+            static_cast<const C*>(c.grad_context) + (member * c.heads + head) * c.width,
+            c.width);
     }
   }
 }
 
-// From them to what the contexts inside families get, for the head in work: also across,
-// and t.mass and t.offset.
+// From them to what the contexts inside families get, for the head in work: also
+// across, and t.mass and t.offset.
 template <class C>
 void weigh_gradients(Tile<C>& t, Slots s, int64_t head) {
   const Call& c = t.call;
@@ -48,7 +48,8 @@ void weigh_gradients(Tile<C>& t, Slots s, int64_t head) {
     } else {
       if (family != last) weight = std::exp(log_weight[above]);
       // -phi of a leaf-only family is the mean of its log-sum-exps.
-      t.offset[i] = static_cast<const C*>(c.grad_gain)[above] / C(c.family_size[family]);
+      t.offset[i] =
+          static_cast<const C*>(c.grad_gain)[above] / C(c.family_size[family]);
       if (c.family_size[family] > kBlock)
         t.offset[i] -= static_cast<const C*>(c.leaf_worth)[at];
     }

@@ -70,7 +70,8 @@ inline int64_t padded(int64_t n) {
 
 // exp to about one unit in the last place; 0 below the normal numbers, also at -inf.
 inline Vec<float> vexp(Vec<float> x) {
-  const float magic = 12582912.0f;  // 1.5 * 2^23: the sum's low bits hold round(x / ln 2)
+  const float magic =
+      12582912.0f;  // 1.5 * 2^23: the sum's low bits hold round(x / ln 2)
   const Vec<float> t = x * 1.44269504088896341f + magic;
   const Vec<float> n = t - magic;
   const Vec<float> r = (x - n * 0.693359375f) - n * -2.12194440e-4f;

@@ -39,8 +39,8 @@ void write_leaf(const Call& c, Part part, int64_t leaf, int64_t head, const C* g
     out[i] = narrow<S>(grad[i] * scale + mean[i] + pull * C(widen(other[i])));
 }
 
-// Where a part of a head of an entity's gradients is gathered: for leaves in their final
-// place, if that has the type for it.
+// Where a part of a head of an entity's gradients is gathered: for leaves in their
+// final place, if that has the type for it.
 template <class S, class C>
 inline C* entity_gradient(const Call& c, Part part, int64_t entity, int64_t head) {
   if (std::is_same_v<S, C> && entity >= c.families) {
@@ -52,8 +52,10 @@ inline C* entity_gradient(const Call& c, Part part, int64_t entity, int64_t head
          part * c.channels;
 }
 
+// Writes a part of them.
 template <class S, class C>
-void write_entity(const Call& c, Part part, int64_t entity, int64_t head, const C* grad) {
+void write_entity(const Call& c, Part part, int64_t entity, int64_t head,
+                  const C* grad) {
   C* const row = entity_gradient<S, C>(c, part, entity, head);
   const C scale = part == kValue ? C(1) : C(c.scale);
   for (int64_t x = 0; x < part_size(c, part); ++x) row[x] = grad[x] * scale;

@@ -43,7 +43,8 @@ inline void expect_writes(T* data, int64_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   constexpr uintptr_t page = uintptr_t(1) << 21;
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + uintptr_t(bytes)) / page * page;
+  const uintptr_t end =
+      (reinterpret_cast<uintptr_t>(data) + uintptr_t(bytes)) / page * page;
   if (data != nullptr && begin < end)
     (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #else

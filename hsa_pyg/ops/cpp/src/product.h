@@ -15,7 +15,8 @@ inline void product_tile(int64_t inner, const C* a, int64_t a_row, int64_t a_inn
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-    for (int x = 0; x < V; ++x) sum[r][x] = ADD ? load(c + r * c_row + x * L) : Vec<C>{};
+    for (int x = 0; x < V; ++x)
+      sum[r][x] = ADD ? load(c + r * c_row + x * L) : Vec<C>{};
   for (int64_t k = 0; k < inner; ++k, a += a_inner, b += b_row) {
     Vec<C> right[V];
 #pragma GCC unroll 4
@@ -55,7 +56,8 @@ void product_columns(int64_t rows, int64_t columns, int64_t inner, const C* a,
   constexpr int wide = kAccumulators >= 16 ? 8 : 4;
   int64_t left = vectors<C>(columns);
   for (; left >= 2; left -= 2, b += 2 * L, c += 2 * L)
-    product_rows<C, wide, 2, ADD>(0, rows, inner, a, a_row, a_inner, b, b_row, c, c_row);
+    product_rows<C, wide, 2, ADD>(0, rows, inner, a, a_row, a_inner, b, b_row, c,
+                                  c_row);
   if (left == 1)
     product_rows<C, 8, 1, ADD>(0, rows, inner, a, a_row, a_inner, b, b_row, c, c_row);
 }
@@ -67,7 +69,8 @@ void product(int64_t rows, int64_t columns, int64_t inner, const C* a, int64_t a
              int64_t a_inner, const C* b, int64_t b_row, C* c, int64_t c_row,
              bool add = false) {
   if (add)
-    product_columns<C, true>(rows, columns, inner, a, a_row, a_inner, b, b_row, c, c_row);
+    product_columns<C, true>(rows, columns, inner, a, a_row, a_inner, b, b_row, c,
+                             c_row);
   else
     product_columns<C, false>(rows, columns, inner, a, a_row, a_inner, b, b_row, c,
                               c_row);

@@ -20,8 +20,8 @@ struct Slots {
 // What a tile is: whole families, or a piece of one that exceeds a block.
 struct TileInfo {
   Slots slots;
-  int64_t family;        // of the first slot
-  int64_t family_size;   // of that family
+  int64_t family;       // of the first slot
+  int64_t family_size;  // of that family
   bool piece() const { return family_size > kBlock; }
 };
 
@@ -29,7 +29,8 @@ inline TileInfo tile_info(const Call& c, int64_t tile) {
   const int64_t first = c.tile_start[tile];
   const int64_t family = c.slot_family[first];
   const bool mixed = first >= c.kind_sizes[1];
-  return {{mixed, first, c.tile_start[tile + 1] - first}, family, c.family_size[family]};
+  return {
+      {mixed, first, c.tile_start[tile + 1] - first}, family, c.family_size[family]};
 }
 
 // Some slots and a run of heads: what is read, worked on and written together. Rows are
@@ -43,15 +44,16 @@ struct Strip {
 // Numbers of a strip's working set; the caches next to a core hold 512 KiB and more.
 constexpr int64_t kStrip = 1 << 17;
 
-// The families at ``at`` of a tile that fit into a strip of all heads, at least one, and
-// as many heads as fit then.
+// The families at ``at`` of a tile that fit into a strip of all heads, at least one,
+// and as many heads as fit then.
 //   per: numbers per row and head.
 inline Strip strip_at(const Call& c, Slots tile, int64_t at, int64_t per) {
   const auto size_at = [&](int64_t x) {
     return c.family_size[c.slot_family[tile.first + x]];
   };
   int64_t rows = size_at(at);
-  while (at + rows < tile.count && (rows + size_at(at + rows)) * c.heads * per <= kStrip)
+  while (at + rows < tile.count &&
+         (rows + size_at(at + rows)) * c.heads * per <= kStrip)
     rows += size_at(at + rows);
   const int64_t heads = std::min(c.heads, std::max<int64_t>(1, kStrip / (rows * per)));
   return {{tile.mixed, tile.first + at, rows}, 0, heads};
@@ -70,8 +72,8 @@ void for_strips(const Call& c, Slots tile, int64_t per, F&& work) {
   }
 }
 
-// The slots at ``at`` of a strip that share one block of scores: as many families as fit
-// into the lanes of a vector, for those that are small; else one family.
+// The slots at ``at`` of a strip that share one block of scores: as many families as
+// fit into the lanes of a vector, for those that are small; else one family.
 inline Slots block_at(const Call& c, Slots tile, int64_t at, int64_t lanes) {
   const auto size_at = [&](int64_t x) {
     return c.family_size[c.slot_family[tile.first + x]];

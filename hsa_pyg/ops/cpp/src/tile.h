@@ -59,7 +59,8 @@ class Tile {
     v = packed(c.width);
     across_q = a.take<C>(lane_row * scored);
     score = a.take<C>(pairs);
-    for (C** lanes : {&top, &sum, &mass, &factor, &offset}) *lanes = a.take<C>(lane_row);
+    for (C** lanes : {&top, &sum, &mass, &factor, &offset})
+      *lanes = a.take<C>(lane_row);
     total = a.take<C>(2 * padded<C>(scored) + padded<C>(c.width));
     all_scores = a.take<C>(all);
     dropped = a.take<C>(pairs);
@@ -136,15 +137,14 @@ class Tile {
                       first_query,
                       key_slot};
     // Scaled afterwards, so that scores of equal products are equal.
-    product(keys, queries, call.channels, k[key_row], k.row,
-            int64_t(1), across_q + query_row, lane_row, s.at, s.stride);
+    product(keys, queries, call.channels, k[key_row], k.row, int64_t(1),
+            across_q + query_row, lane_row, s.at, s.stride);
     for (int64_t x = 0; x < keys * s.stride; x += kLanes<C>)
       store(s.at + x, load(s.at + x) * C(call.scale));
     if (call.position != nullptr)
-      product(keys, queries, call.position_channels,
-              k[key_row] + call.channels, k.row, int64_t(1),
-              across_q + call.channels * lane_row + query_row, lane_row, s.at, s.stride,
-              true);
+      product(keys, queries, call.position_channels, k[key_row] + call.channels, k.row,
+              int64_t(1), across_q + call.channels * lane_row + query_row, lane_row,
+              s.at, s.stride, true);
     for (int64_t j = 0; mixed && j < keys; ++j) {
       const C bias = C(call.entity_log_count[call.slot_member[key_slot + j]]);
       for (C* x = s.at + j * s.stride; x < s.at + (j + 1) * s.stride; x += kLanes<C>)

@@ -16,7 +16,8 @@ template <class C>
 inline void zip(Vec<C> a, Vec<C> b, Vec<C>& low, Vec<C>& high) {
   if constexpr (kLanes<C> == 16) {
     low = HSA_SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    high = HSA_SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    high =
+        HSA_SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
   } else if constexpr (kLanes<C> == 8) {
     low = HSA_SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
     high = HSA_SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
@@ -59,7 +60,8 @@ void transpose(const C* x, int64_t x_row, int64_t rows, int64_t columns, C* out,
 #pragma GCC unroll 16
         for (int n = 0; n < L; ++n) store(out + (i + n) * out_row + r, block[n]);
       } else {
-        for (int n = 0; n < columns - i; ++n) store(out + (i + n) * out_row + r, block[n]);
+        for (int n = 0; n < columns - i; ++n)
+          store(out + (i + n) * out_row + r, block[n]);
       }
     }
 }

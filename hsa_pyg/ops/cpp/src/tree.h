@@ -123,8 +123,8 @@ void energies_upward(const Call& c) {
   });
 }
 
-// Zeros where no family writes: in rows that are spare, and leaves' log-sum-exps outside
-// leaf-only families.
+// Zeros where no family writes: in rows that are spare, and leaves' log-sum-exps
+// outside leaf-only families.
 template <class C>
 void clear_the_rest(const Call& c) {
   const auto clear = [&](void* x, int64_t from, int64_t rows, int64_t channels) {

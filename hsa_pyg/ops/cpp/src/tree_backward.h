@@ -10,7 +10,8 @@ namespace hsa {
 // Gradients of the context and of log w of some heads of a leaf-only family, from its
 // own leaves, and what each leaf gives to the latter.
 template <class S, class C>
-void collect_from_leaves(const Call& c, int64_t family, int64_t first_head, int64_t end) {
+void collect_from_leaves(const Call& c, int64_t family, int64_t first_head,
+                         int64_t end) {
   Arena& a = arena();
   a.reset<C>(2 * c.width + 32);
   C* const grad = a.take<C>(c.width);
@@ -158,33 +159,34 @@ void mean_gradients_downward(const Call& c) {
 
 template <class S, class C>
 void write_mixed_leaf_gradients(const Call& c) {
-  parallel_for(c.threads, c.entities - c.families, 6 * joined_size(c) * c.heads,
-               [&](int64_t i) {
-    Arena& a = arena();
-    a.reset<C>(c.width + 16);
-    C* const grad = a.take<C>(c.width);
-    const int64_t leaf = c.mixed_leaf[i], parent = c.mixed_leaf_parent[i];
-    for (int64_t head = 0; head < c.heads; ++head) {
-      const int64_t at = (c.families + i) * c.heads + head, above = parent * c.heads + head;
-      const Split<C> split(static_cast<const C*>(c.gain)[at],
-                           static_cast<const C*>(c.mass)[at]);
-      const C weight =
-          std::exp(static_cast<const C*>(c.log_weight)[above] + split.log_stay);
-      read_row<S>(grad, c.grad_y, leaf, head, c.width);
-      C pull = 0;
-      if (c.self_attention) {
-        add_row(entity_gradient<S, C>(c, kValue, c.families + i, head), grad, c.width,
-                weight * dropout_factor<C>(c, 1, leaf, head));
-        pull = static_cast<const C*>(c.grad_gain)[at] + leaf_pull<C>(c, leaf, head);
-      }
-      const C* mean = mean_gradient<C>(c, parent, head);
-      for (int part = 0; part < 3; ++part)
-        write_leaf<S>(c, Part(part), leaf, head,
-                      entity_gradient<S, C>(c, Part(part), c.families + i, head), C(1),
-                      mean, pull);
-      pull_position(c, leaf, head, pull);
-    }
-  });
+  parallel_for(
+      c.threads, c.entities - c.families, 6 * joined_size(c) * c.heads, [&](int64_t i) {
+        Arena& a = arena();
+        a.reset<C>(c.width + 16);
+        C* const grad = a.take<C>(c.width);
+        const int64_t leaf = c.mixed_leaf[i], parent = c.mixed_leaf_parent[i];
+        for (int64_t head = 0; head < c.heads; ++head) {
+          const int64_t at = (c.families + i) * c.heads + head,
+                        above = parent * c.heads + head;
+          const Split<C> split(static_cast<const C*>(c.gain)[at],
+                               static_cast<const C*>(c.mass)[at]);
+          const C weight =
+              std::exp(static_cast<const C*>(c.log_weight)[above] + split.log_stay);
+          read_row<S>(grad, c.grad_y, leaf, head, c.width);
+          C pull = 0;
+          if (c.self_attention) {
+            add_row(entity_gradient<S, C>(c, kValue, c.families + i, head), grad,
+                    c.width, weight * dropout_factor<C>(c, 1, leaf, head));
+            pull = static_cast<const C*>(c.grad_gain)[at] + leaf_pull<C>(c, leaf, head);
+          }
+          const C* mean = mean_gradient<C>(c, parent, head);
+          for (int part = 0; part < 3; ++part)
+            write_leaf<S>(c, Part(part), leaf, head,
+                          entity_gradient<S, C>(c, Part(part), c.families + i, head),
+                          C(1), mean, pull);
+          pull_position(c, leaf, head, pull);
+        }
+      });
 }
 
 template <class S, class C>
@@ -199,7 +201,8 @@ void write_root_leaf_gradients(const Call& c) {
     const C pull = leaf_pull<C>(c, leaf, head);
     for (int part = 0; part < 3; ++part)
       write_leaf<S>(c, Part(part), leaf, head,
-                    part == kValue ? grad.data() : zero.data(), C(1), zero.data(), pull);
+                    part == kValue ? grad.data() : zero.data(), C(1), zero.data(),
+                    pull);
     pull_position(c, leaf, head, pull);
   }
 }
