@@ -71,7 +71,7 @@ class Ward:
         limit = torch.full_like(count, self.size)
         merges = merge(x, mass, group, one, adjacent=True, most=limit)
         # Families are full by two thirds, so that what stands out can stay alone.
-        wanted = -(-3 * count // (2 * self.size))
+        wanted = torch.minimum(-(-3 * count // (2 * self.size)), count - 1)
         most = torch.where(count > self.size, count - wanted, 0)
         of_merge = merges.group[merges.num_nodes :]
         order, rank = merges.ranks(of_merge)
