@@ -35,7 +35,7 @@ def is_available(device: torch.device) -> tuple[bool, str]:
     version = tuple(int(part) for part in triton.__version__.split(".")[:2])
     if version < _OLDEST:
         return False, f"Triton is {triton.__version__}; install 3.3 or newer"
-    from hsa_pyg.ops.triton.launch import INTERPRETED
+    from hsa_pyg.ops.triton.plan import INTERPRETED
 
     if device.type == "cpu" and not INTERPRETED:
         return False, (

@@ -27,8 +27,9 @@ from hsa_pyg.ops.triton.family_backward import (
     queries_backward,
 )
 from hsa_pyg.ops.triton.family_forward import leaf_only_forward, mixed_forward
-from hsa_pyg.ops.triton.launch import Kind, Launcher
+from hsa_pyg.ops.triton.launch import Launcher
 from hsa_pyg.ops.triton.leaves import leaves_backward, leaves_forward
+from hsa_pyg.ops.triton.plan import Kind
 from hsa_pyg.ops.triton.tree_backward import (
     collect_upward,
     energy_downward,

@@ -79,10 +79,10 @@ def test_low_precision(dtype, device):
 
 def test_a_large_level_takes_many_programs(device, monkeypatch):
     """Levels one by one, and more nodes than programs."""
-    from hsa_pyg.ops.triton import launch
+    from hsa_pyg.ops.triton import plan
 
-    monkeypatch.setattr(launch, "SMALL_LEVEL", 1)
-    monkeypatch.setattr(launch, "PROGRAMS", 4)
+    monkeypatch.setattr(plan, "SMALL_LEVEL", 1)
+    monkeypatch.setattr(plan, "PROGRAMS", 4)
     hierarchy = tree(torch.cat([regular(3, 3), torch.tensor([-1, 40, 40])]))
     assert_agrees(device, hierarchy, tensors_for(hierarchy, 2, 5, 3, "shared"))
 
