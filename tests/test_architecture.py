@@ -18,7 +18,8 @@ MAY_IMPORT = {
     "loader": {"data", "hierarchy"},
     "converters": {"data", "hierarchy"},
     "datasets": {"data", "converters", "hierarchy"},
-    "integrations": {"nn", "ops", "hierarchy"},
+    # Sentences and patches as the converters cut them, matrices to look at.
+    "integrations": {"nn", "ops", "converters", "analysis", "hierarchy"},
     "analysis": {"nn", "ops", "data", "hierarchy"},
 }
 ROOMS = {*MAY_IMPORT, "cli"}
