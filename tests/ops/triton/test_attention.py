@@ -33,7 +33,7 @@ def test_awkward_trees(name, self_attention, device):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_forests(seed, device):
-    parent = random_parents((9, 20, 45)[seed % 3], seed, reach=(None, 3)[seed % 2])
+    parent = random_parents((9, 20, 30)[seed % 3], seed, reach=(None, 3)[seed % 2])
     empty = torch.rand(parent.numel()) < 0.15
     hierarchy = SignalHierarchy.from_parents(parent, childless(parent) & ~empty)
     kind = ("none", "shared", "per head")[seed // 2]
@@ -71,7 +71,7 @@ def test_ragged_families(device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_low_precision(dtype, device):
-    hierarchy = tree(random_parents(40, seed=3))
+    hierarchy = tree(random_parents(24, seed=3))
     tensors = tensors_for(hierarchy, 2, 8, 4, "shared")
     rtol = 1e-5 if dtype == torch.float32 else 4 * torch.finfo(dtype).eps
     assert_agrees(device, hierarchy, tensors, rtol, dtype)
@@ -141,7 +141,7 @@ def test_another_backend_differentiates_the_result(backend, device):
     from hsa_pyg.ops import adjoint, passes
     from hsa_pyg.ops.triton import attention
 
-    hierarchy = tree(random_parents(30, seed=2)).to(device)
+    hierarchy = tree(random_parents(20, seed=2)).to(device)
     q, k, v = (x.to(device) for x in tensors_for(hierarchy, 2, 5, 3))
     call = passes.AttentionCall(
         layout=hierarchy.layout,
@@ -165,7 +165,7 @@ def test_another_backend_differentiates_the_result(backend, device):
 
 
 def test_the_same_bits_twice(device):
-    hierarchy = tree(random_parents(40, seed=4))
+    hierarchy = tree(random_parents(16, seed=4))
     tensors = tensors_for(hierarchy, 2, 8, 4, "shared")
     first, second = (
         on_device(device, hierarchy, tensors, torch.float32) for _ in range(2)
