@@ -7,10 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hsa_pyg.compilation import count_leaves
 from hsa_pyg.hierarchy import SignalHierarchy
 from hsa_pyg.integrations.transformers.merging import Merges, merge
 from hsa_pyg.integrations.transformers.splitting import halve
 from hsa_pyg.integrations.transformers.trees import Tokens, nested_forest, runs
+
+# Merges for each token of a text that make the families within families.
+_PAIRED = 0.4
 
 
 @dataclass(frozen=True)
@@ -93,9 +97,11 @@ class Clusters:
     tokens rather than of half the text. Tokens merge by Ward's criterion on their keys'
     mean over the heads. Merging stops as soon as attention over the tree costs the
     ``share`` of softmax attention in FLOPs
-    (:func:`~hsa_pyg.analysis.attention_flops`), or where the least cost is, if that is
-    more: short texts cannot be had for little. What has merged with nothing by then is
-    a child of the root.
+    (:func:`~hsa_pyg.analysis.attention_flops`). What has merged with nothing by then is
+    a child of the root. Where families right under the root cannot cost so little (N
+    tokens at least :math:`1.9 N^{4/3}` pairs), the first merges, 0.4 for each token,
+    make small families within them. Where that does not do, either, the least cost is
+    taken: short texts cannot be had for little.
 
     With ``adjacent`` the search is linear in the tokens. Without, it compares all pairs
     of a text (or of a block of it), :math:`2 D / (4 C + H)` of the FLOPs of softmax
@@ -139,48 +145,105 @@ class Clusters:
             x, mass = x[by_part], mass[by_part]
         one = torch.ones_like(part)
         merges = merge(x, mass, part, one, adjacent=self.adjacent)
-        label = merges.cut(self._kept(merges, part, text[order], tokens.kept.sum(1)))
-        level = torch.full_like(text, -1)
-        level[order] = torch.where(label >= merges.num_nodes, label, -1)
-        return nested_forest(tokens, [level])
+        length = tokens.kept.sum(1)
+        levels = []
+        for kept in _kept_merges(merges, part, text[order], length, self.share):
+            label = merges.cut(kept)
+            level = torch.full_like(text, -1)
+            level[order] = torch.where(label >= merges.num_nodes, label, -1)
+            levels.append(level)
+        return nested_forest(tokens, _without_only_children(levels))
 
-    def _kept(
-        self, merges: Merges, part: Tensor, text: Tensor, length: Tensor
-    ) -> Tensor:
-        """Which merges [m] are made, cheapest first, until the share is reached.
 
-        Args:
-            merges: of all nodes.
-            part: [n] the group that every node lies in.
-            text: [n] the text that it lies in.
-            length: [B] tokens of every text, special ones included.
-        """
-        n = merges.num_nodes
-        if n == 0:
-            return merges.left > 0
-        text_of_part = torch.zeros_like(torch.bincount(part)).scatter_(0, part, text)
-        of_merge = text_of_part[merges.group[n:]]
-        order, rank = merges.ranks(of_merge)
-        of_merge = of_merge[order]
-        pairs = torch.where(merges.size > 1, merges.size.square(), 0)
-        more = (pairs[n:] - pairs[merges.left] - pairs[merges.right])[order]
-        # Sums within texts; then the root's family, which each merge makes smaller.
-        total, start = more.cumsum(0), rank == 0
-        before = torch.zeros_like(length)
-        before[of_merge[start]] = (total - more)[start]
-        root = (length[of_merge] - 1 - rank).square()
-        cost = (total - before[of_merge] + root).double()
-        least = torch.full_like(length, torch.iinfo(torch.long).max).double()
-        least.scatter_reduce_(0, of_merge, cost, "amin")
-        target = torch.maximum(least, self.share * length.double().square())
-        last = torch.full_like(length, torch.iinfo(torch.long).max)
-        there = cost <= target[of_merge]
-        last.scatter_reduce_(0, of_merge[there], rank[there], "amin")
-        if self.share == 1:
-            last.fill_(-1)
+def _without_only_children(levels: list[Tensor]) -> list[Tensor]:
+    """Leave out groups of the first level that are whole groups of the second."""
+    if len(levels) < 2:
+        return levels
+    below, above = levels
+    first = below.masked_fill(below == above, -1)
+    return [first, above]
+
+
+def _kept_merges(
+    merges: Merges, part: Tensor, text: Tensor, length: Tensor, share: float
+) -> list[Tensor]:
+    """Which merges [m] are made for each level, cheapest first.
+
+    Args:
+        merges: of all nodes.
+        part: [n] the group that every node lies in.
+        text: [n] the text that it lies in.
+        length: [B] tokens of every text, special ones included.
+        share: see :class:`Clusters`.
+    """
+    n = merges.num_nodes
+    if merges.left.numel() == 0:
+        return []
+    text_of_part = torch.zeros_like(torch.bincount(part)).scatter_(0, part, text)
+    of_merge = text_of_part[merges.group[n:]]
+    order, rank = merges.ranks(of_merge)
+    target = share * length.double().square()
+    if share == 1:
+        return []
+
+    def prefix(last: Tensor) -> Tensor:
         kept = torch.zeros_like(order, dtype=torch.bool)
-        kept[order] = rank <= last[of_merge]
+        kept[order] = rank <= last[of_merge[order]]
         return kept
+
+    cost = _costs(merges, order, rank, of_merge, length, None)
+    last, least = _first_enough(cost, rank, of_merge[order], target)
+    short = least > target
+    if not bool(short.any()):
+        return [prefix(last)]
+    # Small families within the families.
+    count = torch.bincount(text, minlength=length.numel())
+    some = torch.where(short, (_PAIRED * count).long(), 0) - 1
+    bottom = prefix(some)
+    cost = _costs(merges, order, rank, of_merge, length, bottom)
+    cost = cost.masked_fill(bottom[order], float("inf"))
+    deeper, least = _first_enough(cost, rank, of_merge[order], target)
+    last = torch.where(short & least.isfinite(), deeper, last)
+    return [bottom, prefix(last)]
+
+
+def _costs(
+    merges: Merges,
+    order: Tensor,
+    rank: Tensor,
+    of_merge: Tensor,
+    length: Tensor,
+    bottom: Tensor | None,
+) -> Tensor:
+    """[m] pairs of a text after each merge in order, those of ``bottom`` below it."""
+    n, size = merges.num_nodes, merges.size
+    base = torch.zeros_like(length)
+    if bottom is not None:
+        below = torch.cat([bottom.new_zeros(n), bottom])
+        top = merges.above == torch.arange(size.numel(), device=size.device)
+        size = size - count_leaves(merges.above.masked_fill(top, -1), below)
+        pairs = torch.where(merges.size > 1, merges.size.square(), 0)
+        more = pairs[n:] - pairs[merges.left] - pairs[merges.right]
+        base = base.index_add(0, of_merge[bottom], more[bottom])
+    pairs = torch.where(size > 1, size.square(), 0)
+    more = (pairs[n:] - pairs[merges.left] - pairs[merges.right])[order]
+    # Sums within texts; then the root's family, which each merge makes smaller.
+    total, start, text = more.cumsum(0), rank == 0, of_merge[order]
+    before = torch.zeros_like(length)
+    before[text[start]] = (total - more)[start]
+    root = (length[text] - 1 - rank).square()
+    return (total - before[text] + root + base[text]).double()
+
+
+def _first_enough(
+    cost: Tensor, rank: Tensor, text: Tensor, target: Tensor
+) -> tuple[Tensor, Tensor]:
+    """[B] the first merge that reaches the target or else the least cost; that cost."""
+    least = torch.full_like(target, float("inf")).scatter_reduce_(0, text, cost, "amin")
+    there = cost <= torch.maximum(least, target)[text]
+    last = torch.full_like(target, torch.iinfo(torch.int32).max).long()
+    last.scatter_reduce_(0, text[there], rank[there], "amin")
+    return last, least
 
 
 def check_share(share: float) -> None:

@@ -4,6 +4,8 @@ import pytest
 import torch
 import transformers
 
+from hsa_pyg.integrations.transformers import Tokens
+
 _TEXT = {
     "hidden_size": 32,
     "num_attention_heads": 4,
@@ -64,3 +66,20 @@ def texts():
     mask[1, 8:] = 0
     mask[2, :5] = 0
     return {"input_ids": ids, "attention_mask": mask}
+
+
+def scored_tokens(*texts, seed=0, heads=2, dtype=torch.double):
+    """Tokens with queries and keys: ``c`` special, ``t`` of the text, ``.`` padding."""
+    kept = torch.tensor([[x != "." for x in text] for text in texts])
+    special = torch.tensor([[x == "c" for x in text] for text in texts])
+    rows = int(kept.sum())
+    generator = torch.Generator().manual_seed(seed)
+    q, k = torch.randn(2, rows, heads, 8, generator=generator, dtype=dtype)
+    # Neighbours are alike, as in texts.
+    drift = torch.randn(rows, 1, 8, generator=generator, dtype=dtype).cumsum(0)
+    return Tokens(kept, special, q=q, k=k + drift / 2)
+
+
+@pytest.fixture
+def scored():
+    return scored_tokens
