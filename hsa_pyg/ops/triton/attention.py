@@ -74,7 +74,7 @@ def forward(
         if run.mixed.tiles > 0:
             run.upward(means_upward)
             run.tiles(mixed_forward, run.mixed)
-            run.upward(energy_upward)
+            run.upward(energy_upward, rows=False)
         run.downward(contexts_downward)
         run.leaves(leaves_forward, leaf_only=True)
     return y, saved

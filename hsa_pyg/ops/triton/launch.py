@@ -149,21 +149,28 @@ class Launcher:
                 num_warps=1,
             )
 
-    def upward(self, kernel: Any) -> None:
-        """Launch a kernel on all levels, from the deepest to the roots."""
+    def upward(self, kernel: Any, rows: bool = True) -> None:
+        """Launch a kernel on all levels, from the deepest to the roots.
+
+        Args:
+            kernel: what is launched.
+            rows: whether it takes ``Rows``; each argument costs the host time.
+        """
         for first, levels, nodes in reversed(self.runs):
-            self._levels(
-                kernel, first + levels - 1, levels, programs_for(nodes, self.heads)
-            )
+            programs = programs_for(nodes, self.heads)
+            self._levels(kernel, first + levels - 1, levels, programs, rows)
 
     def downward(self, kernel: Any) -> None:
         """Launch a kernel on all levels, from the roots to the deepest."""
         for first, levels, nodes in self.runs:
-            self._levels(kernel, first, levels, programs_for(nodes, self.heads, ROWS))
+            programs = programs_for(nodes, self.heads, ROWS)
+            self._levels(kernel, first, levels, programs, rows=False)
 
-    def _levels(self, kernel: Any, level: int, levels: int, programs: int) -> None:
+    def _levels(
+        self, kernel: Any, level: int, levels: int, programs: int, rows: bool
+    ) -> None:
         kernel[(programs,)](
-            self.rows,
+            self.rows if rows else None,
             self.forest,
             self.state,
             self.inner,
