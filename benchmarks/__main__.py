@@ -22,6 +22,7 @@ BENCHMARKS = {
     "compile": "benchmarks.compilation",
     "converters": "benchmarks.converters",
     "core": "benchmarks.core",
+    "cuda": "benchmarks.cuda",
     "focus": "benchmarks.focus",
     "growth": "benchmarks.growth",
     "limit": "benchmarks.limit",
