@@ -64,6 +64,7 @@ class FamilyLayout:
     family_size: Tensor  #: [F] members
     family_order: Tensor  #: [F] internal numbers in the order of the slots
     tile_start: Tensor  #: [T + 1] first slot of every tile, and S
+    level_first: Tensor  #: ``level_ptr`` on the device, for kernels that walk levels
     kind_sizes: Tensor  #: CPU: [2, 3] families, slots, tiles; leaf-only, then mixed
 
     def to(
@@ -267,6 +268,7 @@ def compile_layout(
         bucket_family=bucket_family,
         node_energy=standing,
         level_ptr=level_ptr,
+        level_first=level_ptr.to(parent.device),
         buckets=buckets,
         **lay_out_slots(slot, family, mixed),
     )

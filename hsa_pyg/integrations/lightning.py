@@ -145,6 +145,9 @@ class SignalClassifier(pl.LightningModule):
                 {"params": vectors, "weight_decay": 0.0},
             ],
             lr=self.lr,
+            # One pass over the parameters; with mixed precision on a GPU Lightning
+            # refuses to clip what a fused optimiser scales back itself.
+            fused=matrices[0].device.type == "cpu",
         )
         steps = max(int(self.trainer.estimated_stepping_batches), 1)
         scheduler = _warmup_schedule(optimizer, steps, self.warmup, self.schedule)

@@ -18,7 +18,6 @@ from hsa_pyg.nn.dropout import Dropout
 from hsa_pyg.nn.encoder import LeafEncoder, LeafSchema
 from hsa_pyg.nn.flat_attention import FlatConv
 from hsa_pyg.nn.hsa_conv import HSAConv
-from hsa_pyg.nn.mlp import PointwiseMLP
 from hsa_pyg.nn.positional import HierarchicalPosition
 from hsa_pyg.nn.readout import LeafReadout
 
@@ -58,7 +57,7 @@ class PreNormBlock(torch.nn.Module):
         self.conv = conv
         self.norm_attention = LayerNorm(channels) if conv is not None else None
         self.norm_mlp = LayerNorm(channels)
-        self.mlp = PointwiseMLP(channels, expansion * channels)
+        self.mlp = _mlp(channels, expansion)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -98,7 +97,7 @@ class PaperBlock(torch.nn.Module):
         super().__init__()
         self.conv = conv
         self.norm = LayerNorm(channels)
-        self.mlp = PointwiseMLP(channels, expansion * channels)
+        self.mlp = _mlp(channels, expansion)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -109,6 +108,14 @@ class PaperBlock(torch.nn.Module):
             x = self.dropout(self.conv(x, hierarchy, **position))
         x = self.norm(x)
         return x + self.dropout(self.mlp(x))
+
+
+def _mlp(channels: int, expansion: int) -> torch.nn.Sequential:
+    return torch.nn.Sequential(
+        Linear(channels, expansion * channels),
+        torch.nn.GELU(),
+        Linear(expansion * channels, channels),
+    )
 
 
 class HSATransformer(torch.nn.Module):

@@ -64,7 +64,7 @@ def forest_of(call: AttentionCall) -> Forest:
         family_size=layout.family_size,
         family_order=layout.family_order,
         tile_start=layout.tile_start,
-        level_first=_level_first(layout),
+        level_first=layout.level_first,
         mixed_leaf=layout.mixed_leaf,
         mixed_leaf_parent=layout.mixed_leaf_parent,
         root_leaf=layout.root_leaf,
@@ -74,20 +74,6 @@ def forest_of(call: AttentionCall) -> Forest:
         entity_node=layout.entity_node,
         leaf_node=call.leaves,
     )
-
-
-def _level_first(layout: FamilyLayout) -> Tensor:
-    """``level_ptr`` on the device, without a copy that a CUDA graph refuses."""
-    there: Tensor | None = getattr(layout, "level_first", None)
-    if there is not None:
-        return there
-    device = layout.slot_member.device
-    if device.type == "cpu":
-        return layout.level_ptr
-    there = torch.empty_like(layout.level_ptr, device=device)
-    for level, first in enumerate(layout.level_ptr.tolist()):
-        there[level].fill_(first)
-    return there
 
 
 def shape_of(q: Tensor, v: Tensor, position: Tensor | None) -> Shape:
