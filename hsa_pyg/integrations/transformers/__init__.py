@@ -1,5 +1,6 @@
 """Hierarchical attention within pretrained models of Hugging Face transformers."""
 
+from hsa_pyg.integrations.transformers.energy import Energy
 from hsa_pyg.integrations.transformers.positions import extend_positions
 from hsa_pyg.integrations.transformers.replace import (
     original_text,
@@ -7,6 +8,8 @@ from hsa_pyg.integrations.transformers.replace import (
     replaced_layers,
     restore_attention,
 )
+from hsa_pyg.integrations.transformers.search import Clusters, Ward
+from hsa_pyg.integrations.transformers.selection import LayerSelection, select_layers
 from hsa_pyg.integrations.transformers.sentences import Sentences
 from hsa_pyg.integrations.transformers.trees import (
     Flat,
@@ -19,11 +22,15 @@ from hsa_pyg.integrations.transformers.trees import (
 )
 
 __all__ = [
+    "Clusters",
+    "Energy",
     "Flat",
+    "LayerSelection",
     "Quadtree",
     "Sentences",
     "Tokens",
     "TreeBuilder",
+    "Ward",
     "Windows",
     "extend_positions",
     "make_builder",
@@ -32,4 +39,5 @@ __all__ = [
     "replace_attention",
     "replaced_layers",
     "restore_attention",
+    "select_layers",
 ]

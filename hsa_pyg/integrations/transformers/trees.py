@@ -249,9 +249,13 @@ def make_builder(spec: str | Builder, tokenizer: Any = None) -> Builder:
         spec: ``"window:b"``, windows of b nodes at every level; ``"windows:b,c,..."``,
             windows of these sizes from the bottom up and then the root (the paper's are
             ``"windows:2,4,8,16"``); ``"flat"``, one family; ``"sentences"``, with a
-            tokenizer; ``"quadtree"``, for images; ``"ward:b"``, adjacent tokens merged
-            where the layer's keys are most alike; or a function from :class:`Tokens` to
-            a :class:`~hsa_pyg.SignalHierarchy`.
+            tokenizer; ``"quadtree"``, for images; ``"clusters:x"``, tokens whose keys
+            in the layer are alike, at a share x of softmax attention's operations;
+            ``"segments:x"``, the same of adjacent tokens alone; ``"energy:x"``,
+            adjacent tokens merged where the energy rises least; ``"ward:b"``, adjacent
+            tokens merged where the keys are most alike, in families of b at every
+            level; or a function from :class:`Tokens` to a
+            :class:`~hsa_pyg.SignalHierarchy`.
         tokenizer: the model's tokenizer, for ``"sentences"``.
 
     Raises:
@@ -286,11 +290,29 @@ def make_builder(spec: str | Builder, tokenizer: Any = None) -> Builder:
         from hsa_pyg.integrations.transformers.search import Ward
 
         return Ward(_number(spec, argument))
+    if name in ("clusters", "segments") and colon:
+        from hsa_pyg.integrations.transformers.search import Clusters
+
+        return Clusters(_share(spec, argument), adjacent=name == "segments")
+    if name == "energy" and colon:
+        from hsa_pyg.integrations.transformers.energy import Energy
+
+        return Energy(_share(spec, argument))
     raise ValueError(
         f"hierarchy={spec!r} is not known; use 'window:4', 'windows:2,4,8,16', 'flat', "
-        "'sentences', 'quadtree', 'ward:8' or a function from Tokens to a "
-        "SignalHierarchy"
+        "'sentences', 'quadtree', 'clusters:0.1', 'segments:0.1', 'energy:0.1', "
+        "'ward:8' or a function from Tokens to a SignalHierarchy"
     )
+
+
+def _share(spec: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(
+            f"hierarchy={spec!r}: {text!r} is no share of softmax attention's "
+            "operations; write for example 'clusters:0.1'"
+        ) from None
 
 
 def _number(spec: str, text: str) -> int:

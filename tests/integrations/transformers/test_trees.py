@@ -145,6 +145,9 @@ def test_groups_need_not_be_neighbours():
         ("windows:2,1", "2 nodes or more"),
         ("ward:x", "number of nodes"),
         ("ward:1", "2 members or more"),
+        ("clusters:x", "no share of softmax"),
+        ("segments:2", "at most 1, got 2"),
+        ("energy:", "no share of softmax"),
         ("sentences", "tokenizer"),
         ("tree", "not known"),
     ],
@@ -160,7 +163,10 @@ def test_a_specification_of_another_kind():
 
 
 def test_trees_by_scores_ask_for_them():
-    assert make_builder("ward:8").needs_scores
+    for spec in ("ward:8", "clusters:0.1", "segments:0.1", "energy:0.1"):
+        assert make_builder(spec).needs_scores
+    assert make_builder("segments:0.1").adjacent
+    assert not make_builder("clusters:0.1").adjacent
     assert not make_builder("window:8").needs_scores
 
 
