@@ -106,8 +106,9 @@ def hierarchical_attention(
             largest :math:`s(B, C) + \log n_C`, per head; the others get weight 0. That
             is the closest such matrix to softmax attention in which every node attends
             to so many siblings. Of equal scores the sibling with the smaller node id is
-            kept. The choice takes no gradient. It saves no time: on a CPU it takes 1.5
-            to 2.7 times as long as attending to all (docs/benchmarks/focus.md).
+            kept. The choice takes no gradient. On a CPU it takes about as long as
+            attending to all, and less in families of a thousand
+            (docs/benchmarks/focus.md).
         top_k_includes_self: a leaf itself is one of the ``top_k``, chosen by its own
             score, rather than kept beside them. On a tree with one family this is
             top-k softmax attention as in `"Transformers Learn Faster with Semantic
