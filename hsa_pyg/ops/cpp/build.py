@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -41,52 +42,76 @@ class BuildError(RuntimeError):
     """The C++ backend cannot be had; the text says why and what to do."""
 
 
-def compiler() -> str:
-    """Path of the C++ compiler: the environment variable CXX, or the usual names.
+def compiler() -> list[str]:
+    """The C++ compiler, with options if CXX has some; CXX or else the usual names.
 
     Raises:
         BuildError: if there is none.
     """
     wanted = os.environ.get("CXX")
-    names = [wanted] if wanted else ["g++", "c++", "clang++"]
-    for name in names:
-        found = shutil.which(name)
+    commands = [shlex.split(wanted)] if wanted else [["g++"], ["c++"], ["clang++"]]
+    for command in commands:
+        found = shutil.which(command[0]) if command else None
         if found is not None:
-            return found
-    looked = f"CXX={wanted}" if wanted else ", ".join(names)
+            return [found, *command[1:]]
+    looked = f"CXX={wanted}" if wanted else "g++, c++, clang++"
     raise BuildError(
         f"no C++ compiler was found ({looked}); install one (apt-get install g++, "
         "conda install gxx) or set CXX"
     )
 
 
-def cache_folder() -> Path:
-    """Where compiled libraries are kept: below HSA_PYG_CACHE or the user's cache.
-
-    Where that cannot be written, a folder of the user's own among the temporary files.
-    """
-    given = os.environ.get("HSA_PYG_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME")
-    usual = Path(base) if base else Path.home() / ".cache"
-    folder = Path(given) if given else usual / "hsa_pyg"
+def _usual_folder() -> Path | None:
+    """Below HSA_PYG_CACHE or the user's cache; None for a user without a home."""
+    if given := os.environ.get("HSA_PYG_CACHE"):
+        return Path(given)
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "hsa_pyg"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError as error:
-        if given:
-            raise BuildError(
-                f"HSA_PYG_CACHE={given} cannot be written: {error}"
-            ) from error
+        return Path.home() / ".cache" / "hsa_pyg"
+    except RuntimeError:
+        return None
+
+
+def _own_temporary_folder() -> Path:
+    """A folder among the temporary files that nobody else may write to."""
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
-    folder = Path(tempfile.gettempdir()) / f"hsa_pyg-{user}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    state = folder.stat()
+    try:
+        folder = Path(tempfile.gettempdir()) / f"hsa_pyg-{user}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        state = folder.stat()
+    except OSError as error:
+        raise BuildError(
+            f"there is no folder to keep compiled kernels in ({error}); set "
+            "HSA_PYG_CACHE to one that can be written"
+        ) from error
     if hasattr(os, "getuid") and (state.st_uid != os.getuid() or state.st_mode & 0o022):
         raise BuildError(
             f"{folder} can be written by others; set HSA_PYG_CACHE to a folder of yours"
         )
     return folder
+
+
+def cache_folder() -> Path:
+    """Where compiled libraries are kept: below HSA_PYG_CACHE or the user's cache.
+
+    Where that cannot be written, a folder of the user's own among the temporary files.
+
+    Raises:
+        BuildError: if HSA_PYG_CACHE cannot be written, or no folder can.
+    """
+    folder = _usual_folder()
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+    except OSError as error:
+        if os.environ.get("HSA_PYG_CACHE"):
+            raise BuildError(
+                f"HSA_PYG_CACHE={folder} cannot be written: {error}"
+            ) from error
+    return _own_temporary_folder()
 
 
 def _processor() -> str:
@@ -112,50 +137,68 @@ def _run(command: list[str]) -> str:
     return done.stdout
 
 
-def _key(binary: str) -> str:
+def _name() -> str:
+    """File name of the library for these sources and this processor."""
     digest = hashlib.sha256()
-    version = _run([binary, "--version"])
-    for part in (version, *FLAGS, _processor(), sys.platform, platform.machine()):
+    for part in (*FLAGS, _processor(), sys.platform, platform.machine()):
         digest.update(part.encode() + b"\0")
     for path in sorted(x for x in SOURCES.iterdir() if x.is_file()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:24]
+    return f"attention-{digest.hexdigest()[:24]}.so"
 
 
-def compile_library(target: Path, binary: str) -> None:
+def compile_library(target: Path, command: list[str]) -> None:
     """Compile all sources into ``target``, which appears whole or not at all.
+
+    Args:
+        target: the library.
+        command: the compiler and its options.
 
     Raises:
         BuildError: with the compiler's words, if it fails.
     """
     sources = [str(path) for path in sorted(SOURCES.glob("*.cpp"))]
-    handle, name = tempfile.mkstemp(suffix=".so", dir=target.parent)
-    os.close(handle)
     try:
-        _run([binary, *FLAGS, *sources, "-o", name])
-        os.replace(name, target)
-    finally:
-        Path(name).unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            # Not a temporary file of ours: so its permissions are what umask says.
+            made = Path(folder) / target.name
+            _run([*command, *FLAGS, *sources, "-o", str(made)])
+            os.replace(made, target)
+    except OSError as error:
+        raise BuildError(f"{target} cannot be written: {error}") from error
+
+
+def _load(path: Path) -> ctypes.CDLL | None:
+    """A library that is there; None if it is not, or damaged."""
+    if not path.is_file():
+        return None
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        logger.warning("%s is damaged (%s) and compiled again", path, error)
+        return None
 
 
 def build() -> ctypes.CDLL:
     """Load the library from the cache, after compiling it if it is not there.
+
+    A library that is there needs neither a compiler nor a cache that can be written.
 
     Raises:
         BuildError: if it can be neither compiled nor loaded.
     """
     if sys.platform == "win32":
         raise BuildError("the C++ backend is written for Linux and macOS")
-    binary = compiler()
-    target = cache_folder() / f"attention-{_key(binary)}.so"
-    if target.exists():
-        try:
-            return ctypes.CDLL(str(target))
-        except OSError as error:
-            logger.warning("%s is damaged (%s) and compiled again", target, error)
-    else:
-        logger.warning("hsa_pyg compiles its CPU kernels, once on this machine")
-    compile_library(target, binary)
+    name, usual = _name(), _usual_folder()
+    library = None if usual is None else _load(usual / name)
+    if library is not None:
+        return library
+    command = compiler()
+    target = cache_folder() / name
+    if target.parent != usual and (library := _load(target)) is not None:
+        return library
+    logger.warning("hsa_pyg compiles its CPU kernels, once on this machine")
+    compile_library(target, command)
     try:
         return ctypes.CDLL(str(target))
     except OSError as error:

@@ -51,7 +51,9 @@ def test_what_is_no_number_never_becomes_one(name, which, value, top_k, dtype):
 def test_a_compiler_may_come_with_options(monkeypatch):
     """As builds set it: CXX="ccache g++", CXX="g++ -m64"."""
     monkeypatch.setenv("CXX", "g++ -O2")
-    assert Path(build.compiler().split()[0]).name == "g++"
+    command, option = build.compiler()
+    assert Path(command).name == "g++"
+    assert option == "-O2"
 
 
 def test_no_home_is_a_reason_and_no_crash(monkeypatch):

@@ -24,9 +24,9 @@ def compilations(monkeypatch):
     made = []
     real = build.compile_library
 
-    def counted(target, binary):
+    def counted(target, command):
         made.append(target)
-        real(target, binary)
+        real(target, command)
 
     monkeypatch.setattr(build, "compile_library", counted)
     return made
@@ -146,3 +146,19 @@ class TestCacheFolder:
         folder.chmod(0o777)
         with pytest.raises(build.BuildError, match="written by others"):
             build.cache_folder()
+
+
+def test_a_library_in_the_cache_needs_no_compiler(sources, monkeypatch):
+    build.build()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert build.build().answer() == 42
+
+
+def test_a_library_in_the_cache_needs_no_room_to_write(sources, monkeypatch):
+    build.build()
+
+    def refuse(**_):
+        raise OSError("read-only file system")
+
+    monkeypatch.setattr(build.tempfile, "TemporaryFile", refuse)
+    assert build.build().answer() == 42

@@ -42,7 +42,7 @@ void finish_softmax(Tile<C>& t, int64_t queries) {
   for (int64_t i = 0; i < queries; i += kLanes<C>) {
     const Vec<C> sum = load(t.sum + i);
     store(t.mass + i, load(t.top + i) + vlog(sum));
-    store(t.factor + i, sum > C(0) ? C(1) / sum : Vec<C>{});
+    store(t.factor + i, sum == C(0) ? Vec<C>{} : C(1) / sum);
   }
 }
 

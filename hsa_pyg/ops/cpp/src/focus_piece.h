@@ -55,7 +55,7 @@ void for_kept(const Tile<C>& t, const Scores<C>& s, int64_t family, int64_t head
     bool drawn = c.dropout == 0;
     for (int64_t lane = 0; lane < s.stride; lane += kLanes<C>) {
       const Vec<C> x = load(s.at + j * s.stride + lane);
-      if (!any<C>(x > -kInfinity<C>)) continue;
+      if (!any<C>(x != -kInfinity<C>)) continue;
       if (!drawn) {
         Scores<C> row = s;
         row.keys = 1;

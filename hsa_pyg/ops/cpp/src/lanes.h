@@ -33,6 +33,8 @@ struct LaneTypes {
   typedef word mask __attribute__((vector_size(kVectorBytes)));
 };
 
+typedef uint32_t Bits __attribute__((vector_size(kVectorBytes)));
+
 template <class C>
 using Vec = typename LaneTypes<C>::vec;
 template <class C>
@@ -68,7 +70,8 @@ inline int64_t padded(int64_t n) {
   return vectors<C>(n) * kLanes<C>;
 }
 
-// exp to about one unit in the last place; 0 below the normal numbers, also at -inf.
+// exp of numbers up to 0, to about one unit in the last place; 0 below the normal
+// numbers, also at -inf. What is no number stays none.
 inline Vec<float> vexp(Vec<float> x) {
   const float magic =
       12582912.0f;  // 1.5 * 2^23: the sum's low bits hold round(x / ln 2)
@@ -81,11 +84,13 @@ inline Vec<float> vexp(Vec<float> x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  const Mask<float> scaled = (Mask<float>)p + ((Mask<float>)t << 23);
-  return x > -87.3f ? (Vec<float>)scaled : Vec<float>{};
+  // Unsigned: lanes that are thrown away below may wrap round.
+  const Bits scaled = (Bits)p + ((Bits)t << 23);
+  const Vec<float> y = x <= -87.3f ? Vec<float>{} : (Vec<float>)scaled;
+  return x == x ? y : x;
 }
 
-// log of normal numbers; -inf at 0.
+// log of normal numbers; -inf at 0. What is no number stays none.
 inline Vec<float> vlog(Vec<float> x) {
   const Mask<float> bits = (Mask<float>)x;
   // The exponent of x / sqrt(1/2), so that what is left lies around 1.
@@ -103,7 +108,8 @@ inline Vec<float> vlog(Vec<float> x) {
   p = p * m + 3.3333331174e-1f;
   const Vec<float> y = (p * m * z + n * -2.12194440e-4f) - z * 0.5f;
   const Vec<float> result = (m + y) + n * 0.693359375f;
-  return x > 0.0f ? result : splat(-kInfinity<float>);
+  const Vec<float> found = x == 0.0f ? splat(-kInfinity<float>) : result;
+  return x == x ? found : x;
 }
 
 inline Vec<double> vexp(Vec<double> x) {
