@@ -241,7 +241,6 @@ def test_tensors_that_do_not_fit(change, error, message, hierarchy, tensors):
             TypeError,
             r"got a tensor of shape \(\); .*pass q \* scale and scale=1.0",
         ),
-        ({"backend": "triton"}, ValueError, "'triton' is not available"),
         ({"backend": "numpy"}, ValueError, "'numpy' is unknown; choose one of 'auto'"),
         ({"top_k": 0}, ValueError, r"top_k must be at least 1, got 0"),
         ({"causal": True}, ValueError, "causal=True needs tie_queries=False"),
