@@ -148,7 +148,7 @@ def forward(
 
     ``keep`` is what other backends ask: here nothing can be left out.
     """
-    saved = allocate(call.layout, q, v, dtype)
+    saved = allocate(call.layout, q, v, dtype, zeros=True)
     state = saved.trimmed()
     # With a spare row for padding, and 0 where no bucket writes.
     leaf_context = v.new_empty(v.size(0) + 1, *v.shape[1:], dtype=dtype)
@@ -160,19 +160,26 @@ def forward(
     return _leaves(call.layout, state, leaf_context[:-1], v.dtype), saved
 
 
-def allocate(layout: FamilyLayout, q: Tensor, v: Tensor, dtype: torch.dtype) -> Saved:
-    """Room for what the forward pass leaves: zeros, but for ``leaf_mass``."""
+def allocate(
+    layout: FamilyLayout, q: Tensor, v: Tensor, dtype: torch.dtype, zeros: bool
+) -> Saved:
+    """Room for what the forward pass leaves: zeros, or whatever the memory holds."""
     (leaves, heads, channels), width = q.shape, v.size(2)
     inner = layout.internal_node.numel() + SPARE_ROWS
     entities = layout.entity_node.numel() - 1 + SPARE_ROWS
+
+    def room(rows: int, *shape: int) -> Tensor:
+        make = q.new_zeros if zeros else q.new_empty
+        return make(rows, heads, *shape, dtype=dtype)
+
     return Saved(
-        mean=q.new_zeros(inner, heads, 2 * channels + width, dtype=dtype),
-        leaf_mass=q.new_zeros(leaves + 1, heads, 1, dtype=dtype),
-        context=q.new_zeros(inner, heads, width, dtype=dtype),
-        mass=q.new_zeros(entities + 1, heads, 1, dtype=dtype),
-        brought=q.new_zeros(entities + 1, heads, width, dtype=dtype),
-        gain=q.new_zeros(entities, heads, dtype=dtype),
-        log_weight=q.new_zeros(inner, heads, dtype=dtype),
+        mean=room(inner, 2 * channels + width),
+        leaf_mass=room(leaves + 1, 1),
+        context=room(inner, width),
+        mass=room(entities + 1, 1),
+        brought=room(entities + 1, width),
+        gain=room(entities),
+        log_weight=room(inner),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hsa_pyg.compilation import FamilyLayout
+from hsa_pyg.compilation import FamilyLayout, with_spare_rows
 from hsa_pyg.ops import levels
 from hsa_pyg.ops.family import dropout_factors
 from hsa_pyg.ops.root_paths import RootPaths, Run
@@ -131,23 +131,18 @@ def exp_less(s: Tensor, mass: Tensor) -> Tensor:
     return (s - mass.masked_fill(mass.isinf(), 0)).exp()
 
 
-def with_spare_row(x: Tensor) -> Tensor:
-    """``x`` and a row of zeros."""
-    return torch.cat([x, x.new_zeros(1, *x.shape[1:])])
-
-
 def forward(
     call: UntiedCall, q: Tensor, k: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """y [N, H, W], the log-sum-exp of every leaf [N, H], and -phi [F, H], wide."""
     members = gather_members(call, k, v)
-    mass = with_spare_row(call.self_scores(q, k))
-    y, inner = with_spare_row(v), call.layout.internal_count.numel()
+    mass = with_spare_rows(call.self_scores(q, k), 1)
+    y, inner = with_spare_rows(v, 1), call.layout.internal_count.numel()
     if not call.self_attention:
         y = torch.zeros_like(y)
     elif (kept := call.kept(mass, 0)) is not None:
         y *= kept[..., None]
-    q, gain = with_spare_row(q), mass.new_zeros(inner, mass.size(1))
+    q, gain = with_spare_rows(q, 1), mass.new_zeros(inner, mass.size(1))
     paths = RootPaths(call.layout, k.size(0))
     channels = members.leaf.size(1) * members.leaf.size(2)
     for nodes, groups in paths.levels(upward=True):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hsa_pyg.compilation import with_spare_rows
 from hsa_pyg.ops import levels
 from hsa_pyg.ops.root_paths import RootPaths, Run
 from hsa_pyg.ops.untied import (
@@ -16,7 +17,6 @@ from hsa_pyg.ops.untied import (
     exp_less,
     gather_members,
     score_run,
-    with_spare_row,
 )
 
 
@@ -102,20 +102,22 @@ def backward(
     """
     layout, members = call.layout, gather_members(call, k, v)
     own = call.self_scores(q, k)
-    incoming = Incoming(*map(with_spare_row, (grad_y, mass, (y * grad_y).sum(-1))))
+    incoming = Incoming(
+        *(with_spare_rows(x, 1) for x in (grad_y, mass, (y * grad_y).sum(-1)))
+    )
     total = Gradients(
-        torch.zeros_like(with_spare_row(q)),
+        torch.zeros_like(with_spare_rows(q, 1)),
         torch.zeros_like(members.leaf),
         torch.zeros_like(members.entity),
         None
         if call.position is None
         else torch.zeros_like(call.position, dtype=q.dtype),
     )
-    paths, spare_q = RootPaths(layout, q.size(0)), with_spare_row(q)
+    paths, spare_q = RootPaths(layout, q.size(0)), with_spare_rows(q, 1)
     energy = None
     if grad_gain is not None:
         energy = EnergyGradient(call, paths, incoming.mass, grad_gain)
-        energy.collect(members, spare_q, with_spare_row(own))
+        energy.collect(members, spare_q, with_spare_rows(own, 1))
     channels = members.leaf.size(1) * members.leaf.size(2)
     for nodes, groups in paths.levels(upward=False):
         if energy is not None:
@@ -127,7 +129,7 @@ def backward(
     inner = layout.internal_count.numel()
     grad_mean = total.entity[:inner] / layout.internal_count.to(q.dtype)[:, None, None]
     levels.add_downward(layout, grad_mean)
-    total.leaf.add_(with_spare_row(grad_mean)[layout.leaf_parent])
+    total.leaf.add_(with_spare_rows(grad_mean, 1)[layout.leaf_parent])
     total.leaf.index_add_(0, layout.mixed_leaf, total.entity[inner:])
     grad_k, grad_v = total.leaf.split([k.size(2), v.size(2)], -1)
     return _own_column(
@@ -197,7 +199,7 @@ def _own_column(
     if not call.self_attention:
         return grad_q, grad_k, grad_v, total.position
     weight = exp_less(own, incoming.mass[:-1])
-    kept = call.kept(with_spare_row(own), 0)
+    kept = call.kept(with_spare_rows(own, 1), 0)
     spread = weight if kept is None else weight * kept[:-1]
     pull = spread * (grad_y * v).sum(-1) - weight * incoming.delta[:-1]
     if energy is not None:

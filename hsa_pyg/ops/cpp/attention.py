@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hsa_pyg.compilation import SPARE_ROWS
 from hsa_pyg.ops.cpp.build import BuildError, library
-from hsa_pyg.ops.passes import AttentionCall, Saved
+from hsa_pyg.ops.passes import AttentionCall, Saved, allocate
 
 _STORAGE = {
     torch.float32: 0,
@@ -195,22 +195,6 @@ def _saved_tensors(saved: Saved) -> dict[str, Tensor | None]:
     return {name: getattr(saved, name) for name in names}
 
 
-def _allocate(call: AttentionCall, q: Tensor, v: Tensor, dtype: torch.dtype) -> Saved:
-    """Room for what the forward pass leaves."""
-    (leaves, heads, channels), width = q.shape, v.size(2)
-    inner = call.layout.internal_node.numel() + SPARE_ROWS
-    entities = call.layout.entity_node.numel() - 1 + SPARE_ROWS
-    return Saved(
-        mean=q.new_empty(inner, heads, 2 * channels + width, dtype=dtype),
-        leaf_mass=q.new_empty(leaves + 1, heads, 1, dtype=dtype),
-        context=q.new_empty(inner, heads, width, dtype=dtype),
-        mass=q.new_empty(entities + 1, heads, 1, dtype=dtype),
-        brought=q.new_empty(entities + 1, heads, width, dtype=dtype),
-        gain=q.new_empty(entities, heads, dtype=dtype),
-        log_weight=q.new_empty(inner, heads, dtype=dtype),
-    )
-
-
 def forward(
     call: AttentionCall,
     q: Tensor,
@@ -238,7 +222,7 @@ def forward(
     """
     run, _ = _functions()
     q, k, v = _readable(q, k, v)
-    saved = _allocate(call, q, v, dtype)
+    saved = allocate(call.layout, q, v, dtype, zeros=False)
     y = v.new_empty(v.shape)
     inner = y if v.dtype == dtype else v.new_empty(v.shape, dtype=dtype)
     dense = {

@@ -19,8 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hsa_pyg.compilation import SPARE_ROWS
-from hsa_pyg.ops.passes import AttentionCall, Saved
+from hsa_pyg.ops.passes import AttentionCall, Saved, allocate
 from hsa_pyg.ops.triton.family_backward import (
     families_backward,
     keys_backward,
@@ -147,23 +146,11 @@ def _allocate(
 
     That is in the spare rows, and in what members have and roots have not.
     """
-    layout, heads, width = call.layout, q.size(1), v.size(2)
+    layout = call.layout
     inner = layout.internal_node.numel()
     entities = layout.entity_node.numel() - 1
     roots = int(layout.level_ptr[1]) if layout.level_ptr.numel() > 1 else 0
-
-    def empty(rows: int, *shape: int) -> Tensor:
-        return q.new_empty(rows, heads, *shape, dtype=dtype)
-
-    saved = Saved(
-        mean=empty(inner + SPARE_ROWS, 2 * q.size(2) + width),
-        leaf_mass=empty(q.size(0) + 1, 1),
-        context=empty(inner + SPARE_ROWS, width),
-        mass=empty(entities + 1 + SPARE_ROWS, 1),
-        brought=empty(entities + 1 + SPARE_ROWS, width),
-        gain=empty(entities + SPARE_ROWS),
-        log_weight=empty(inner + SPARE_ROWS),
-    )
+    saved = allocate(layout, q, v, dtype, zeros=False)
     unwritten = [
         saved.mean[inner:],
         saved.leaf_mass[-1:],
