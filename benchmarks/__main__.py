@@ -1,13 +1,15 @@
 """The command ``python -m benchmarks NAME [SECTION ...]``.
 
 Each section is a table, measured side by side in this process. With ``--docs docs`` it
-also replaces that section of docs/benchmarks/NAME.md and its picture in docs/images.
+also replaces that section of docs/benchmarks/NAME.md (or the page NAME_SECTION.md, if
+each section has one) and its picture in docs/images.
 ``python -m benchmarks goals`` gathers what the pages say about bars and aims.
 """
 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +31,7 @@ BENCHMARKS = {
     "memory": "benchmarks.memory",
     "peers": "benchmarks.peers",
     "training": "benchmarks.training",
+    "zero_shot": "benchmarks.zero_shot",
 }
 
 
@@ -42,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--backend", default="auto", help="backend of HSA")
     made.add_argument("--quick", action="store_true", help="tiny inputs, to try it")
     made.add_argument("--docs", type=Path, help="folder of the pages to write")
+    made.add_argument("--data", type=Path, help="folder of data sets to read")
     return made
 
 
@@ -77,6 +81,13 @@ def chosen(module: ModuleType, names: list[str]) -> list[str]:
 
 def write(docs: Path, name: str, module: ModuleType, measured: dict[str, str]) -> None:
     """Put the measured sections into the page of the benchmark."""
+    if getattr(module, "PAGES", False):
+        for section, text in measured.items():
+            path = docs / "benchmarks" / f"{name}_{section}.md"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            summary = module.summary(section)
+            path.write_text(page(f"{name} {section}", summary, {section: text}))
+        return
     path = docs / "benchmarks" / f"{name}.md"
     kept = sections_of(path.read_text()) if path.exists() else {}
     sections = {
@@ -103,13 +114,18 @@ def main(words: list[str] | None = None) -> None:
         quick=arguments.quick,
         backend=arguments.backend,
         budget=arguments.budget,
+        data=arguments.data,
+        results=(arguments.docs or Path("docs")) / "results",
     )
     for name in tqdm(chosen(module, arguments.sections), desc=arguments.name):
         section = module.SECTIONS[name](options)
         picture = None
-        if section.panels and arguments.docs is not None:
+        drawn = section.draw or (
+            partial(draw, section.panels) if section.panels else None
+        )
+        if drawn is not None and arguments.docs is not None:
             file = f"benchmark_{arguments.name}_{name}.png"
-            draw(section.panels, arguments.docs / "images" / file)
+            drawn(arguments.docs / "images" / file)
             picture = f"../images/{file}"
         text = markdown(
             arguments.name, name, section, command(arguments, name), picture

@@ -7,7 +7,7 @@ A benchmark is a module with ``SECTIONS``: functions by name, each of which take
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,12 +24,16 @@ class Options:
         quick: tiny inputs, to see that everything runs; its numbers mean nothing.
         backend: the backend of HSA.
         budget: seconds after which a measurement begins no further round.
+        data: folder of the data sets that are not installed, None for the usual one.
+        results: folder of what was measured before, and of what will be.
     """
 
     runs: int = 9
     quick: bool = False
     backend: str = "auto"
     budget: float = 30.0
+    data: Path | None = None
+    results: Path = Path("docs/results")
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,19 @@ class Panel:
 
 @dataclass(frozen=True)
 class Section:
-    """A measured table in Markdown, diagrams to it, and what it was measured on."""
+    """A measured table in Markdown, diagrams to it, and what it was measured on.
+
+    Attributes:
+        text: the table, and what else the page says.
+        panels: diagrams.
+        draw: draws the picture into a file where panels will not do.
+        machine: what it was measured on.
+        backend: the backend of HSA.
+    """
 
     text: str
     panels: Sequence[Panel] = field(default_factory=list)
+    draw: Callable[[Path], None] | None = None
     machine: str = field(default_factory=machine)
     backend: str | None = field(default_factory=last_backend)
 
