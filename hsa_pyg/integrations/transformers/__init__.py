@@ -1,6 +1,11 @@
 """Hierarchical attention within pretrained models of Hugging Face transformers."""
 
 from hsa_pyg.integrations.transformers.energy import Energy
+from hsa_pyg.integrations.transformers.measure import (
+    Measurement,
+    ReplacementTrials,
+    measure_replacement,
+)
 from hsa_pyg.integrations.transformers.positions import extend_positions
 from hsa_pyg.integrations.transformers.replace import (
     original_text,
@@ -26,7 +31,9 @@ __all__ = [
     "Energy",
     "Flat",
     "LayerSelection",
+    "Measurement",
     "Quadtree",
+    "ReplacementTrials",
     "Sentences",
     "Tokens",
     "TreeBuilder",
@@ -34,6 +41,7 @@ __all__ = [
     "Windows",
     "extend_positions",
     "make_builder",
+    "measure_replacement",
     "nested_forest",
     "original_text",
     "replace_attention",

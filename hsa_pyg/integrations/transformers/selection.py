@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,20 +12,20 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, kl_div
 from tqdm import tqdm
 
-from hsa_pyg.analysis.flops import attention_flops
-from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.integrations.transformers.comparison import (
+    check_batches,
+    check_original,
+    evaluating,
+    replaced,
+    run_batch,
+)
 from hsa_pyg.integrations.transformers.layers import (
     Layers,
     attention_layers,
     choose_layers,
     why_not,
 )
-from hsa_pyg.integrations.transformers.replace import (
-    replace_attention,
-    replaced_layers,
-    restore_attention,
-)
-from hsa_pyg.integrations.transformers.trees import Builder, Tokens, make_builder
+from hsa_pyg.integrations.transformers.trees import Builder, make_builder
 
 Read = Callable[[Any, Mapping[str, Any]], Tensor]
 
@@ -95,7 +94,9 @@ def select_layers(
             :func:`~hsa_pyg.integrations.transformers.replace_attention`; it is left as
             it was. Its attention must not be replaced yet.
         batches: keyword arguments for some forward passes, as a tokenizer gives them,
-            on the model's device. Some hundred samples do.
+            on the model's device. Some hundred samples do. A batch may also hold
+            ``texts`` and their ``offset_mapping``, which
+            :func:`~hsa_pyg.integrations.transformers.original_text` gives to the trees.
         budget: how many layers to replace, as an integer; or the part of the FLOPs of
             the model's attention that may be left, as a float below 1: layers are
             chosen until it is reached.
@@ -132,26 +133,14 @@ def select_layers(
     count = _check_budget(budget, len(numbers))
     if isinstance(tries, bool) or not isinstance(tries, int) or tries < 1:
         raise ValueError(f"tries must be a positive integer, got {tries!r}")
-    if replaced_layers(model):
-        raise ValueError(
-            f"layers {replaced_layers(model)} are replaced already, and changes are "
-            "measured from the original model; call restore_attention(model) first"
-        )
-    given = list(batches)
-    if not given:
-        raise ValueError("batches are empty; give at least one batch of inputs")
-    for batch in given:
-        if not isinstance(batch, Mapping):
-            raise TypeError(
-                f"a batch must be a mapping of the model's keyword arguments, such as "
-                f"a tokenizer returns, got {type(batch).__name__}"
-            )
+    check_original(model)
+    given = check_batches(batches)
     builder = make_builder(hierarchy, options.get("tokenizer"))
     run = _Runs(model, given, builder, read, options)
     # Each step tries as many as are left, or ``tries`` of them.
     steps = range(1, count if isinstance(budget, int) else len(numbers))
     total = len(numbers) + sum(min(tries, len(numbers) - at) for at in steps)
-    with _evaluating(model), tqdm(total=total, disable=not progress) as bar:
+    with evaluating(model), tqdm(total=total, disable=not progress) as bar:
         bar.set_description("layers")
         run.remember()
         return _grow(run, numbers, budget, tries, bar)
@@ -192,41 +181,6 @@ def _reached(trial: Trial, budget: int | float) -> bool:
     return trial.share <= budget
 
 
-@dataclass
-class _Counted:
-    """A tree builder that sums up what attention over its forests costs.
-
-    Args:
-        builder: the builder.
-        hsa: pairs of hierarchical attention, by layer.
-        softmax: pairs of softmax attention, by layer.
-    """
-
-    builder: Builder
-    hsa: dict[int, int] = field(default_factory=dict)
-    softmax: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def needs_scores(self) -> bool:
-        """Whether it is asked in every layer."""
-        return bool(getattr(self.builder, "needs_scores", False))
-
-    def __call__(self, tokens: Tokens) -> SignalHierarchy:
-        """Build the forest."""
-        hierarchy = self.builder(tokens)
-        # Channels and heads cancel in the share.
-        flops = attention_flops(hierarchy, channels=1, heads=1)
-        layer = tokens.layer
-        self.hsa[layer] = self.hsa.get(layer, 0) + flops.hsa
-        self.softmax[layer] = self.softmax.get(layer, 0) + flops.softmax
-        return hierarchy
-
-    def share(self) -> float:
-        """Mean share of the layers that asked."""
-        each = [self.hsa[at] / max(1, self.softmax[at]) for at in self.hsa]
-        return sum(each) / max(1, len(each))
-
-
 class _Runs:
     """Forward passes with some layers replaced, compared with the original ones.
 
@@ -258,26 +212,22 @@ class _Runs:
 
     def attempt(self, layers: tuple[int, ...]) -> Trial:
         """Replace ``layers``, run, and put them back."""
-        counted = _Counted(self.builder)
-        replace_attention(self.model, layers, counted, **self.options)
-        try:
-            change, samples = 0.0, 0
+        change, samples = 0.0, 0
+        with replaced(self.model, layers, self.builder, self.options) as count:
             for batch, original in zip(self.batches, self.original, strict=True):
                 change += float(self._change(original, self._output(batch)).sum())
                 samples += original.size(0)
-        finally:
-            restore_attention(self.model)
         if not math.isfinite(change):
             raise ValueError(
                 f"with layers {list(layers)} replaced the output, or the original one, "
                 "is not finite; look at the inputs and the dtype of the model"
             )
-        share = 1 - len(layers) * (1 - counted.share()) / self.layers
+        share = 1 - len(layers) * (1 - count.share()) / self.layers
         return Trial(layers, change / max(1, samples), share)
 
     @torch.no_grad()
     def _output(self, batch: Mapping[str, Any]) -> Tensor:
-        output = self.model(**batch)
+        output = run_batch(self.model, batch)
         if self.read is not None:
             return self.read(output, batch).detach().float()
         logits = getattr(output, "logits", None)
@@ -336,15 +286,3 @@ def _check_budget(budget: int | float, candidates: int) -> int:
             "0 and 1; a number of layers is an integer"
         )
     return candidates
-
-
-@contextlib.contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """In evaluation mode within; every module's own mode afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
