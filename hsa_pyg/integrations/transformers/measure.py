@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +23,16 @@ from hsa_pyg.integrations.transformers.comparison import (
 )
 from hsa_pyg.integrations.transformers.layers import Layers, attention_layers
 from hsa_pyg.integrations.transformers.replace import replaced_layers
+from hsa_pyg.integrations.transformers.scores import (
+    Decide,
+    Read,
+    check_classes,
+    check_labels,
+    check_scores,
+    divergence,
+    logits,
+)
 from hsa_pyg.integrations.transformers.trees import Builder
-
-Read = Callable[[Any, Mapping[str, Any]], Tensor]
-Decide = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,23 @@ class Measurement:
     model_share: float
     seconds_before: float
     seconds_after: float
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A run with replaced layers, to be compared with the original one.
+
+    Attributes:
+        layers: the replaced layers, ascending.
+        scores: [S, classes].
+        seconds: of the forward passes.
+        count: pairs of attention over the trees that were built.
+    """
+
+    layers: tuple[int, ...]
+    scores: Tensor
+    seconds: float
+    count: PairCount
 
 
 class ReplacementTrials:
@@ -137,9 +160,9 @@ class ReplacementTrials:
             run_batch(model, self.batches[0])  # a warm-up
             self.scores, self.seconds = self._run("original")
         self.predictions = self._predict(self.scores)
-        self.labels = None if labels is None else _check_labels(labels, self.scores)
+        self.labels = None if labels is None else check_labels(labels, self.scores)
         if self.labels is not None and decide is None:
-            _check_classes(self.labels, self.scores)
+            check_classes(self.labels, self.scores)
 
     def measure(
         self,
@@ -147,7 +170,9 @@ class ReplacementTrials:
         hierarchy: str | Builder = "window:4",
         **options: Any,
     ) -> Measurement:
-        """Replace layers, run all batches, and put the layers back, also after errors.
+        """Replace layers, run all batches, and say what that changed.
+
+        The layers are put back, also after an error.
 
         Args:
             layers: as ``replace_attention`` takes them.
@@ -159,6 +184,12 @@ class ReplacementTrials:
             TypeError: as ``replace_attention``.
             NotImplementedError: as ``replace_attention``.
         """
+        return self.compare(self.attempt(layers, hierarchy, **options))
+
+    def attempt(
+        self, layers: Layers, hierarchy: str | Builder, **options: Any
+    ) -> Attempt:
+        """The run of :meth:`measure`, for other comparisons than its own."""
         check_original(self.model)
         tied = bool(options.get("tie_queries", True))
         with (
@@ -171,7 +202,7 @@ class ReplacementTrials:
                 self._warm.add(tied)
                 count.clear()
             scores, seconds = self._run(f"layers {list(numbers)}")
-        return self._compare(numbers, scores, seconds, count)
+        return Attempt(numbers, scores, seconds, count)
 
     def _run(self, description: str) -> tuple[Tensor, float]:
         """Scores of all samples, and the seconds of the forward passes alone."""
@@ -184,7 +215,7 @@ class ReplacementTrials:
             output = run_batch(self.model, batch)
             seconds += _now() - begin
             with torch.no_grad():
-                scores.append(_check_scores(self._read(output, batch), scores))
+                scores.append(check_scores(self._read(output, batch), scores))
         found = torch.cat(scores)
         if found.size(0) == 0:
             raise ValueError("the batches hold no samples; give at least one")
@@ -206,9 +237,9 @@ class ReplacementTrials:
             )
         return made.cpu()
 
-    def _compare(
-        self, layers: tuple[int, ...], scores: Tensor, seconds: float, count: PairCount
-    ) -> Measurement:
+    def compare(self, attempt: Attempt) -> Measurement:
+        """What :meth:`measure` says of a run of :meth:`attempt`."""
+        layers, scores, count = attempt.layers, attempt.scores, attempt.count
         if scores.shape != self.scores.shape:
             raise ValueError(
                 f"the scores have shape {tuple(scores.shape)}, those of the original "
@@ -238,7 +269,7 @@ class ReplacementTrials:
             share=share,
             model_share=1 - len(layers) * (1 - share) / self._num_layers,
             seconds_before=self.seconds,
-            seconds_after=seconds,
+            seconds_after=attempt.seconds,
         )
 
 
@@ -278,28 +309,6 @@ def measure_replacement(
     return trials.measure(layers, hierarchy, **options)
 
 
-def logits(output: Any, batch: Batch) -> Tensor:
-    """``output.logits`` as [B, classes].
-
-    Raises:
-        ValueError: if there are none.
-    """
-    found = getattr(output, "logits", None)
-    if not isinstance(found, Tensor):
-        raise ValueError(
-            f"{type(output).__name__} has no logits; pass read=, a function from the "
-            "output and the batch to scores [batch, classes]"
-        )
-    return found.flatten(1) if found.dim() > 1 else found
-
-
-def divergence(before: Tensor, after: Tensor) -> float:
-    """Mean KL(before || after) of softmax(scores), in nats; scores [S, classes]."""
-    old, new = before.double().log_softmax(1), after.double().log_softmax(1)
-    # Rounding alone must not give less than nothing.
-    return max(0.0, float((old.exp() * (old - new)).sum(1).mean()))
-
-
 def _largest(scores: Tensor) -> Tensor:
     return scores.argmax(1)
 
@@ -314,53 +323,3 @@ def _flops_of_pair(model: nn.Module) -> int:
     config = attention_layers(model)[0].module.config
     channels, heads = config.hidden_size, config.num_attention_heads
     return window_attention_flops(1, channels=channels, heads=heads).softmax
-
-
-def _check_scores(scores: Any, before: Sequence[Tensor]) -> Tensor:
-    if not isinstance(scores, Tensor) or scores.dim() != 2:
-        got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores)
-        raise ValueError(
-            f"scores must be a tensor [batch, classes], got {got}; pass read=, a "
-            "function from the output and the batch to such a tensor"
-        )
-    if scores.size(1) < 2:
-        raise ValueError(
-            f"scores have {scores.size(1)} class, and softmax of one says nothing; let "
-            "read return a score for each class, such as torch.cat([0 * z, z], 1)"
-        )
-    if before and before[0].size(1) != scores.size(1):
-        raise ValueError(
-            f"a batch has scores of {scores.size(1)} classes, another one of "
-            f"{before[0].size(1)}; let read return as many for every batch"
-        )
-    scores = scores.detach().cpu()
-    return scores.to(torch.promote_types(scores.dtype, torch.float32))
-
-
-def _check_labels(labels: Sequence[int] | Tensor, scores: Tensor) -> Tensor:
-    try:
-        given = torch.as_tensor(labels).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(
-            f"labels must be integers, one for each sample: {error}"
-        ) from error
-    if given.is_floating_point() or given.is_complex():
-        raise TypeError(
-            f"labels must be integers, one for each sample, got {given.dtype}"
-        )
-    if given.shape != scores.shape[:1]:
-        raise ValueError(
-            f"labels have shape {tuple(given.shape)}, but the batches hold "
-            f"{scores.size(0)} samples; give a label for each, in their order"
-        )
-    return given
-
-
-def _check_classes(labels: Tensor, scores: Tensor) -> None:
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= scores.size(1):
-        raise ValueError(
-            f"labels reach from {low} to {high}, but the scores are of the classes 0 "
-            f"to {scores.size(1) - 1}; number them as the model does, or pass decide=, "
-            "from scores to predictions"
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,8 @@ from hsa_pyg.integrations.transformers.layers import (
     choose_layers,
     why_not,
 )
+from hsa_pyg.integrations.transformers.scores import Read, mean_state
 from hsa_pyg.integrations.transformers.trees import Builder, make_builder
-
-Read = Callable[[Any, Mapping[str, Any]], Tensor]
 
 
 @dataclass(frozen=True)
@@ -234,17 +233,7 @@ class _Runs:
         if isinstance(logits, Tensor):
             self.by_divergence = True
             return logits.float()
-        hidden = getattr(output, "last_hidden_state", None)
-        if not isinstance(hidden, Tensor):
-            raise ValueError(
-                f"{type(output).__name__} has neither logits nor last_hidden_state; "
-                "pass read=, a function from the output and the batch to a tensor"
-            )
-        mask = batch.get("attention_mask")
-        if mask is None or mask.shape != hidden.shape[:2]:
-            return hidden.float().mean(1)
-        weight = mask.to(hidden.device).float()[..., None]
-        return (hidden.float() * weight).sum(1) / weight.sum(1).clamp(min=1)
+        return mean_state(output, batch)
 
     def _change(self, original: Tensor, now: Tensor) -> Tensor:
         """[samples] KL divergence from the original, or 1 - cosine."""
