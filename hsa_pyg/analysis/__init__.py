@@ -2,6 +2,7 @@
 
 from hsa_pyg.analysis.attention import attention_matrix
 from hsa_pyg.analysis.block_weights import collect_block_weights
+from hsa_pyg.analysis.counted_flops import CountedFlops, counted_flops
 from hsa_pyg.analysis.flops import (
     AttentionFlops,
     attention_flops,
@@ -13,11 +14,13 @@ from hsa_pyg.analysis.viewer import render_viewer, write_viewer
 
 __all__ = [
     "AttentionFlops",
+    "CountedFlops",
     "NodeLabels",
     "TreeShape",
     "attention_flops",
     "attention_matrix",
     "collect_block_weights",
+    "counted_flops",
     "render_viewer",
     "tree_shape",
     "window_attention_flops",

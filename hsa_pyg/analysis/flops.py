@@ -24,7 +24,7 @@ class AttentionFlops:
 
 
 def attention_flops(
-    hierarchy: SignalHierarchy, channels: int, heads: int
+    hierarchy: SignalHierarchy, channels: int, heads: int, *, tie_queries: bool = True
 ) -> AttentionFlops:
     r"""FLOPs of attention over a forest, counted as in the paper's Table 3.
 
@@ -33,10 +33,14 @@ def attention_flops(
     :math:`\sum b^2`, summed over the families of b children. The tree is taken as it
     was given: a family of one counts 1, a child without leaves nothing.
 
+    The paper has no untied queries. By the same rule they have :math:`\sum n b` pairs,
+    n the leaves below the family: each leaf meets the b children with its own query.
+
     Args:
         hierarchy: the compiled forest.
         channels: C, of all heads together.
         heads: H.
+        tie_queries: as in :func:`~hsa_pyg.hierarchical_attention`.
 
     Raises:
         ValueError: if ``channels`` or ``heads`` is not positive.
@@ -50,11 +54,13 @@ def attention_flops(
     """
     pair = _flops_per_pair(channels, heads)
     child = (hierarchy.parent >= 0) & (hierarchy.leaf_counts > 0)
-    family = torch.bincount(hierarchy.parent[child])
+    family = torch.bincount(hierarchy.parent[child], minlength=hierarchy.num_nodes)
     # Of the trees as they are, not of samples: a sample may hold several roots.
     leaves = hierarchy.leaf_counts[hierarchy.roots]
+    queries = family if tie_queries else hierarchy.leaf_counts
     return AttentionFlops(
-        softmax=pair * int(leaves.square().sum()), hsa=pair * int(family.square().sum())
+        softmax=pair * int(leaves.square().sum()),
+        hsa=pair * int((queries * family).sum()),
     )
 
 

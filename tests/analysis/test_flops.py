@@ -71,6 +71,18 @@ def test_trees_of_a_batch_add_up_and_empty_children_are_free():
     assert attention_flops(both, 4, 1).softmax == 2 * single.softmax == 2 * 4 * 17
 
 
+def test_untied_queries_meet_every_family_above_them():
+    """0 has 1, 2 and the leaf 3; 1 has two leaves, 2 has one."""
+    parent = torch.tensor([-1, 0, 0, 0, 1, 1, 2])
+    hierarchy = SignalHierarchy.from_parents(parent)
+    flops = attention_flops(hierarchy, channels=2, heads=1, tie_queries=False)
+    assert flops.hsa == 9 * (4 * 3 + 2 * 2 + 1 * 1)
+    assert flops.softmax == 9 * 16
+    flat = SignalHierarchy.from_parents(torch.tensor([-1, 0, 0, 0]))
+    flops = attention_flops(flat, channels=2, heads=1, tie_queries=False)
+    assert flops.hsa == flops.softmax
+
+
 @pytest.mark.parametrize(("channels", "heads"), [(0, 1), (4, 0), (-1, 2)])
 def test_sizes_that_are_not_positive_are_refused(channels, heads):
     hierarchy = SignalHierarchy.from_parents(torch.tensor([-1, 0]))
