@@ -8,8 +8,13 @@ import torch
 from torch import Tensor
 
 from hsa_pyg.hierarchy import SignalHierarchy, check_is_hierarchy
-from hsa_pyg.nn.functional import hierarchical_attention, make_focus
+from hsa_pyg.nn.functional import (
+    check_pattern,
+    hierarchical_attention,
+    make_focus,
+)
 from hsa_pyg.ops import family_weights
+from hsa_pyg.ops.patterns import Pattern
 
 #: Leaves up to which the matrix is built: its N^2 entries a head are 16 MiB of float32.
 MAX_LEAVES = 2048
@@ -26,6 +31,7 @@ def attention_matrix(
     top_k_includes_self: bool = False,
     tie_queries: bool = True,
     causal: bool = False,
+    pattern: Pattern | None = None,
 ) -> Tensor:
     r"""The attention matrix :math:`\Theta` of hierarchical self-attention.
 
@@ -43,13 +49,15 @@ def attention_matrix(
         top_k_includes_self: likewise.
         tie_queries: likewise.
         causal: likewise.
+        pattern: likewise.
 
     Returns:
         [H, N, N], row i the weights that leaf row i puts on all leaf rows.
 
     Raises:
         TypeError: for a ``hierarchy`` that is none.
-        ValueError: for shapes that do not fit, or more than ``MAX_LEAVES`` leaves.
+        ValueError: for shapes that do not fit, more than ``MAX_LEAVES`` leaves, or
+            forms that do not go together.
 
     Example:
         >>> import torch
@@ -80,8 +88,10 @@ def attention_matrix(
             top_k_includes_self=top_k_includes_self,
             tie_queries=tie_queries,
             causal=causal,
+            pattern=pattern,
         )
         return y.transpose(0, 1)
+    check_pattern(pattern, top_k, self_attention)
     (attended, attending), weight, own = family_weights(
         q,
         k,
@@ -90,11 +100,12 @@ def attention_matrix(
         position=position,
         scale=scale,
         focus=make_focus(top_k, top_k_includes_self, self_attention),
+        pattern=pattern,
     )
     first, row_at = _leaf_order(hierarchy)
     count = hierarchy.leaf_counts
 
-    # Each pair of siblings fills one block; together they fill each entry once.
+    # Each pair of siblings fills one block, and no entry is in two.
     size = count[attending] * count[attended]
     pair = torch.arange(size.numel(), device=size.device).repeat_interleave(size)
     entry = torch.arange(pair.numel(), device=size.device)

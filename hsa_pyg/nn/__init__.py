@@ -3,7 +3,7 @@
 from hsa_pyg.nn.category_embedding import CategoryEmbedding
 from hsa_pyg.nn.encoder import LeafEncoder, TokenEmbedding
 from hsa_pyg.nn.flat_attention import FlatConv, flat_attention
-from hsa_pyg.nn.functional import hierarchical_attention
+from hsa_pyg.nn.functional import banded, blocklocal, hierarchical_attention
 from hsa_pyg.nn.hsa_conv import HSAConv
 from hsa_pyg.nn.positional import (
     CoordinatePosition,
@@ -34,6 +34,8 @@ __all__ = [
     "SequencePosition",
     "SetPosition",
     "TokenEmbedding",
+    "banded",
+    "blocklocal",
     "flat_attention",
     "hierarchical_attention",
     "leaf_means",

@@ -11,6 +11,9 @@ from torch import Tensor
 from hsa_pyg import ops
 from hsa_pyg.hierarchy import SignalHierarchy, check_is_hierarchy
 from hsa_pyg.ops.focus import Focus
+from hsa_pyg.ops.patterns import Pattern, banded, blocklocal
+
+__all__ = ["banded", "blocklocal", "hierarchical_attention"]
 
 
 @overload
@@ -30,6 +33,7 @@ def hierarchical_attention(
     tie_queries: bool = ...,
     causal: bool = ...,
     backend: str = ...,
+    pattern: Pattern | None = ...,
 ) -> Tensor: ...
 
 
@@ -50,6 +54,7 @@ def hierarchical_attention(
     tie_queries: bool = ...,
     causal: bool = ...,
     backend: str = ...,
+    pattern: Pattern | None = ...,
 ) -> tuple[Tensor, Tensor]: ...
 
 
@@ -69,6 +74,7 @@ def hierarchical_attention(
     tie_queries: bool = True,
     causal: bool = False,
     backend: str = "auto",
+    pattern: Pattern | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     r"""Hierarchical self-attention over the leaves of a forest.
 
@@ -126,6 +132,9 @@ def hierarchical_attention(
             ``"triton"``, elsewhere or where these cannot be had (a warning says why)
             ``"torch"``. ``"reference"`` is the definition, node by node, slow. One that
             is asked for by name is never replaced.
+        pattern: :func:`banded` or :func:`blocklocal`: every node sees the members of
+            its family that stand in its window or block, whatever their scores, as
+            the fixed patterns of the same paper. By ``"torch"`` and ``"reference"``.
 
     Shapes:
         - **q, k:** :math:`(N, H, D)`
@@ -139,10 +148,12 @@ def hierarchical_attention(
         TypeError: for an argument that is no tensor of floating point numbers, for
             mixed dtypes, a ``hierarchy`` that is none, or a ``scale`` or ``dropout``
             that is no number.
-        ValueError: for shapes, devices, a dropout or a backend that do not fit.
-        NotImplementedError: for ``tie_queries=False`` with ``top_k``, or with a backend
-            other than ``"torch"`` and ``"reference"``; for forward-mode differentiation
-            by any backend but ``"reference"``.
+        ValueError: for shapes, devices, a dropout or a backend that do not fit; for a
+            ``pattern`` with ``top_k``, or one that could leave a leaf without a key.
+        NotImplementedError: for ``tie_queries=False`` with ``top_k`` or ``pattern``;
+            for it or a ``pattern`` with a backend other than ``"torch"`` and
+            ``"reference"``; for forward-mode differentiation by any backend but
+            ``"reference"``.
 
     Example:
         >>> import torch
@@ -152,8 +163,9 @@ def hierarchical_attention(
         >>> hierarchical_attention(q, k, v, h).shape
         torch.Size([3, 8, 16])
     """
-    _check_form(tie_queries, causal, top_k)
+    _check_form(tie_queries, causal, top_k, pattern)
     focus = make_focus(top_k, top_k_includes_self, self_attention)
+    check_pattern(pattern, top_k, self_attention)
     _check_inputs(q, k, v, hierarchy)
     _check_numbers(scale, dropout)
     if torch.is_autocast_enabled(q.device.type) and q.dtype != torch.float64:
@@ -172,7 +184,8 @@ def hierarchical_attention(
         "backend": backend,
     }
     if tie_queries:
-        y, phi = ops.hierarchical_attention(q, k, v, hierarchy, focus=focus, **options)
+        kept: dict[str, Any] = {"focus": focus, "pattern": pattern}
+        y, phi = ops.hierarchical_attention(q, k, v, hierarchy, **kept, **options)
     else:
         y, phi = ops.untied_attention(q, k, v, hierarchy, causal=causal, **options)
     return y if phi is None else (y, phi)
@@ -209,16 +222,47 @@ def make_focus(
     return Focus(top_k, bool(includes_self))
 
 
-def _check_form(tie_queries: bool, causal: bool, top_k: int | None) -> None:
+def check_pattern(
+    pattern: Pattern | None, top_k: int | None, self_attention: bool
+) -> None:
+    """Refuse what is no pattern, and what does not go with one.
+
+    Raises:
+        TypeError: if ``pattern`` is none.
+        ValueError: for ``top_k`` beside it, or if a leaf that does not attend to itself
+            might see no other.
+    """
+    if pattern is None:
+        return
+    if not isinstance(pattern, Pattern):
+        raise TypeError(
+            f"pattern must be banded(width), blocklocal(width) or None, got {pattern!r}"
+        )
+    if top_k is not None:
+        raise ValueError(
+            "pattern and top_k both say which siblings a node attends to; leave one "
+            "of them out"
+        )
+    if not self_attention and not pattern.leaves_none_alone:
+        raise ValueError(
+            f"{pattern} may leave a leaf alone, which with self_attention=False has no "
+            "key; take self_attention=True, num_global=1 or more, or a wider band"
+        )
+
+
+def _check_form(
+    tie_queries: bool, causal: bool, top_k: int | None, pattern: Pattern | None
+) -> None:
     if causal and tie_queries:
         raise ValueError(
             "causal=True needs tie_queries=False: the mean query of a node knows of "
             "leaves that come later"
         )
-    if not tie_queries and top_k is not None:
-        raise NotImplementedError(
-            "top_k is not available with tie_queries=False; leave one of them out"
-        )
+    for name, given in (("top_k", top_k), ("pattern", pattern)):
+        if not tie_queries and given is not None:
+            raise NotImplementedError(
+                f"{name} is not available with tie_queries=False; leave one of them out"
+            )
 
 
 def _check_numbers(scale: float | None, dropout: float) -> None:

@@ -118,6 +118,8 @@ def _lacks(
     backend: str, call: passes.AttentionCall, q: Tensor, v: Tensor
 ) -> str | None:
     """What a call asks for that a backend does not have."""
+    if backend in ("cpp", "triton") and call.pattern is not None:
+        return "pattern"
     if backend == "triton":
         if call.focus is not None:
             return "top_k"

@@ -11,6 +11,7 @@ from hsa_pyg.ops.backends import check_name, record
 from hsa_pyg.ops.focus import Focus
 from hsa_pyg.ops.library import attention_forward, flatten
 from hsa_pyg.ops.numbers import compute_dtype
+from hsa_pyg.ops.patterns import Pattern, describe
 from hsa_pyg.ops.reference import reference_attention
 from hsa_pyg.ops.untied_library import untied_forward
 from hsa_pyg.ops.untied_reference import reference_untied
@@ -44,6 +45,7 @@ def hierarchical_attention(
     dropout: float,
     energy: bool,
     backend: str,
+    pattern: Pattern | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Run a backend on checked inputs.
 
@@ -59,6 +61,7 @@ def hierarchical_attention(
         dropout: probability that an attention weight is dropped.
         energy: whether phi is wanted.
         backend: a name, or "auto".
+        pattern: what a node sees of its family; None shows all. Not with ``focus``.
 
     Returns:
         y [N, H, W] in v's dtype, and phi [M, H] in float32 or wider, or None.
@@ -79,6 +82,7 @@ def hierarchical_attention(
             position=position,
             scale=scale,
             focus=focus,
+            pattern=pattern,
             dropout=dropout,
         )
         return y.to(v.dtype), phi if energy else None
@@ -103,6 +107,7 @@ def hierarchical_attention(
         backend,
         energy,
         _needs_gradient(q, k, v, position),
+        **describe(pattern),
     )
     return y, phi if energy else None
 

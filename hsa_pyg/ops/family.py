@@ -19,6 +19,7 @@ from torch import Tensor
 
 from hsa_pyg.compilation import FamilyLayout
 from hsa_pyg.ops.focus import Focus, keep_largest
+from hsa_pyg.ops.patterns import Pattern
 
 #: Numbers in the working set of a tile: 2 MiB of float32, which caches hold.
 _CPU_TILE = 2**19
@@ -159,6 +160,7 @@ class FamilyAttention:
             with their siblings in mixed families, -infinity for other members.
         own_kept: like ``own_score``: the same where a leaf keeps itself, -infinity
             where it does not; written by the forward pass.
+        pattern: what a query sees of its family by its place; None shows all.
     """
 
     layout: FamilyLayout
@@ -172,6 +174,7 @@ class FamilyAttention:
     focus: Focus | None = None
     own_score: Tensor | None = None
     own_kept: Tensor | None = None
+    pattern: Pattern | None = None
 
     def tiles(self, spare: int, heads: int, channels: int) -> Iterator[Tile]:
         """The tiles of this pass; ``channels`` are those of q, k and v together."""
@@ -207,6 +210,17 @@ class FamilyAttention:
         if not self.own_column:
             s.diagonal(run.start, 2, 3).fill_(float("-inf"))
         return s
+
+    def hide_unseen(self, s: Tensor, tile: Tile, run: slice) -> None:
+        """Put -inf in place of what the queries of a run do not see of [T, H, r, b]."""
+        if self.pattern is None:
+            return
+        place = torch.arange(tile.width, device=s.device)
+        size = tile.sizes()
+        if isinstance(size, int):
+            size = torch.full_like(place[:1], size)
+        seen = self.pattern.mask(place[run, None], place, size.view(-1, 1, 1))
+        s.masked_fill_(seen.logical_not_().unsqueeze(1), float("-inf"))
 
     def focus_on_largest(
         self, s: Tensor, run: slice, own: Tensor | None
@@ -257,13 +271,18 @@ class FamilyAttention:
         contexts, masses, owns = [], [], []
         for run in self.runs(tile, q.size(1)):
             s = self.scores(q, k, eps, bias, run)
+            self.hide_unseen(s, tile, run)
             if (kept_own := self.focus_on_largest(s, run, own)) is not None:
                 owns.append(kept_own)
             top = s.amax(-1, keepdim=True)
+            if self.pattern is not None:
+                # Who sees no sibling has the mass log 0, and gets nothing from them.
+                top.clamp_(min=torch.finfo(top.dtype).min)
             mass = s.sub_(top).exp_().sum(-1, keepdim=True)
             if (kept := self.kept(tile, run, s)) is not None:
                 s *= kept
-            contexts.append(torch.matmul(s, v).div_(mass))
+            share = mass if self.pattern is None else mass.clamp(min=1)
+            contexts.append(torch.matmul(s, v).div_(share))
             masses.append(mass.log_().add_(top))
         if self.own_kept is not None:
             tile.store(self.own_kept, torch.cat(owns, 2))
@@ -295,11 +314,15 @@ class FamilyAttention:
         """
         eps = None if self.eps is None else tile.load(self.eps, self.dtype)
         bias, own = self.key_bias(tile), self.own_scores(tile)
+        if self.pattern is not None:
+            # No weight on any sibling, where exp(-inf + inf) would be NaN.
+            mass = mass.masked_fill(torch.isneginf(mass), float("inf"))
         grads_q: list[Tensor] = []
         grad_k, grad_v = None, None
         grad_eps = None if eps is None else torch.zeros_like(eps)
         for run in self.runs(tile, q.size(1)):
             weight = self.scores(q, k, eps, bias, run)
+            self.hide_unseen(weight, tile, run)
             self.focus_on_largest(weight, run, own)
             weight = weight.sub_(mass[:, :, run]).exp_()
             grad = grad_context[:, :, run]

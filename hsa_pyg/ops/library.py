@@ -18,6 +18,7 @@ from hsa_pyg.ops import passes
 from hsa_pyg.ops.backends import implementation
 from hsa_pyg.ops.focus import Focus
 from hsa_pyg.ops.numbers import compute_dtype
+from hsa_pyg.ops.patterns import make_pattern
 
 _LAYOUT_FIELDS = tuple(field.name for field in fields(FamilyLayout))
 _SAVED_FIELDS = tuple(field.name for field in fields(passes.Saved))
@@ -38,6 +39,7 @@ def _call(
     top_k: int,
     top_k_includes_self: bool,
     dropout: float,
+    pattern: tuple[str, int, int],
 ) -> passes.AttentionCall:
     return passes.AttentionCall(
         layout=FamilyLayout(*hierarchy[1:]).trimmed(),
@@ -48,6 +50,7 @@ def _call(
         dropout=dropout,
         seed=int(seed) if dropout > 0 else 0,
         focus=Focus(top_k, top_k_includes_self) if top_k > 0 else None,
+        pattern=make_pattern(*pattern),
     )
 
 
@@ -67,15 +70,21 @@ def attention_forward(
     backend: str,
     energy: bool,
     keep: bool,
+    *,
+    pattern: str = "",
+    pattern_width: int = 0,
+    num_global: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """y, phi (no rows unless ``energy``), and the tensors of ``passes.Saved``.
 
-    ``top_k`` 0 keeps all siblings. A backend ``"auto"`` is chosen here, where the
-    inputs are at hand, also under ``torch.compile``. Unless ``keep``, the saved tensors
-    are empty and the call cannot be differentiated.
+    ``top_k`` 0 keeps all siblings, ``pattern`` "" shows all. A backend ``"auto"`` is
+    chosen here, where the inputs are at hand, also under ``torch.compile``. Unless
+    ``keep``, the saved tensors are empty and the call cannot be differentiated.
     """
     focus = top_k, top_k_includes_self
-    call = _call(hierarchy, position, seed, scale, self_attention, *focus, dropout)
+    seen = pattern, pattern_width, num_global
+    form = scale, self_attention, *focus, dropout, seen
+    call = _call(hierarchy, position, seed, *form)
     with torch.autocast(q.device.type, enabled=False):
         dtype = compute_dtype(q, k, v)
         y, saved = implementation(backend, call, q, v).forward(
@@ -106,6 +115,10 @@ def _(
     backend: str,
     energy: bool,
     keep: bool,
+    *,
+    pattern: str = "",
+    pattern_width: int = 0,
+    num_global: int = 0,
 ) -> Any:
     layout, dtype = FamilyLayout(*hierarchy[1:]), compute_dtype(q, k, v)
     (rows, heads, width), value = q.shape, v.size(2)
@@ -147,10 +160,16 @@ def attention_backward(
     top_k_includes_self: bool,
     dropout: float,
     backend: str,
+    *,
+    pattern: str = "",
+    pattern_width: int = 0,
+    num_global: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of q, k, v and of position (no rows without position)."""
     focus = top_k, top_k_includes_self
-    call = _call(hierarchy, position, seed, scale, self_attention, *focus, dropout)
+    seen = pattern, pattern_width, num_global
+    form = scale, self_attention, *focus, dropout, seen
+    call = _call(hierarchy, position, seed, *form)
     with torch.autocast(q.device.type, enabled=False):
         *grads, grad_position = implementation(backend, call, q, v).backward(
             call, q, k, v, y, passes.Saved(*saved), grad_y, grad_phi
@@ -178,15 +197,25 @@ def _(
     top_k_includes_self: bool,
     dropout: float,
     backend: str,
+    *,
+    pattern: str = "",
+    pattern_width: int = 0,
+    num_global: int = 0,
 ) -> Any:
     grads = [x.new_empty(x.shape) for x in (q, k, v)]
     grad_position = q.new_empty(0) if position is None else torch.empty_like(position)
     return (*grads, grad_position)
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _setup_context(
+    ctx: Any,
+    inputs: tuple[Any, ...],
+    keyword_only_inputs: dict[str, Any],
+    output: Any,
+) -> None:
     q, k, v, position, hierarchy, seed, *options, energy, keep = inputs
     ctx.options, ctx.energy, ctx.lengths = options, energy, len(hierarchy)
+    ctx.pattern = keyword_only_inputs
     ctx.keep = keep
     ctx.has_position = position is not None
     held = [] if position is None else [position]
@@ -219,6 +248,7 @@ def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
         grad_phi if ctx.energy else None,
         seed,
         *ctx.options,
+        **ctx.pattern,
     )
     grad_position = grads[3] if ctx.has_position else None
     return *grads[:3], grad_position, none, *[None] * 9

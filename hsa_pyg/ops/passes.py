@@ -19,6 +19,7 @@ from hsa_pyg.compilation import SPARE_ROWS, FamilyLayout, with_spare_rows
 from hsa_pyg.ops import levels
 from hsa_pyg.ops.family import FamilyAttention, dropout_factors
 from hsa_pyg.ops.focus import Focus
+from hsa_pyg.ops.patterns import Pattern
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class AttentionCall:
         dropout: probability that an attention weight is dropped.
         seed: what dropout is drawn from.
         focus: what a query keeps of its siblings; None keeps all.
+        pattern: what a node sees of its family by its place; None shows all.
     """
 
     layout: FamilyLayout
@@ -44,6 +46,7 @@ class AttentionCall:
     dropout: float
     seed: int
     focus: Focus | None = None
+    pattern: Pattern | None = None
 
     @property
     def leaves_compete(self) -> bool:
@@ -70,6 +73,7 @@ class AttentionCall:
             focus=self.focus,
             own_score=own_score,
             own_kept=None if own_score is None else torch.empty_like(own_score),
+            pattern=self.pattern,
         )
 
     def mixed_self_scores(self, joined: Tensor, channels: int) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hsa_pyg.hierarchy import SignalHierarchy
 from hsa_pyg.ops.focus import Focus
+from hsa_pyg.ops.patterns import Pattern
 
 
 def reference_attention(
@@ -23,6 +24,7 @@ def reference_attention(
     position: Tensor | None = None,
     scale: float = 1.0,
     focus: Focus | None = None,
+    pattern: Pattern | None = None,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     r"""Hierarchical self-attention by its definition (Amizadeh et al., Eqs. 8-12).
@@ -36,6 +38,7 @@ def reference_attention(
         position: positional embeddings :math:`\epsilon`, [M, H, P].
         scale: the factor c of the scores.
         focus: what a query keeps of its siblings; None keeps all.
+        pattern: what a node sees of its family by its place; None shows all.
         dropout: probability that an attention weight is dropped.
 
     Returns:
@@ -72,8 +75,13 @@ def reference_attention(
     # Family attention: log of the mass that goes to siblings, and what it brings.
     log_mass, brought = {}, {}
     for node in order:
-        for b in children.get(node, ()):
-            siblings = [c for c in children[node] if c != b]
+        family = children.get(node, [])
+        for place_of_b, b in enumerate(family):
+            seen = family
+            if pattern is not None:
+                places = pattern.visible(place_of_b, len(family))
+                seen = [family[i] for i in places]
+            siblings = [c for c in seen if c != b]
             if not siblings:
                 continue
             s = torch.stack([score(b, c) for c in siblings])  # [siblings, H]
@@ -102,15 +110,17 @@ def reference_attention(
             return torch.where(keeps_itself[b], gain[b], nothing)
         return gain[b]
 
+    def bracket(b: int) -> Tensor:
+        if b not in log_mass:  # no sibling, or none that it sees
+            return inside(b)
+        return _log_add(inside(b), log_mass[b])
+
     for node in reversed(order):
         if node in row:
             gain[node] = score(node, node) if self_attention else nothing
-        elif len(children[node]) == 1:
-            gain[node] = gain[children[node][0]]
         else:
             gain[node] = sum(
-                count[b] / count[node] * _log_add(inside(b), log_mass[b])
-                for b in children[node]
+                count[b] / count[node] * bracket(b) for b in children[node]
             )
 
     # Contexts, roots to leaves.
@@ -123,7 +133,7 @@ def reference_attention(
         if parent[node] < 0:
             weight[node] = torch.isfinite(gain[node]).to(q.dtype)
             context[node] = torch.zeros_like(v_mean[node])
-        elif node not in log_mass:  # an only child
+        elif node not in log_mass:
             weight[node], context[node] = weight[parent[node]], context[parent[node]]
         else:
             mu = torch.sigmoid(inside(node) - log_mass[node])

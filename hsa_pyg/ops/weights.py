@@ -16,6 +16,7 @@ from hsa_pyg.compilation import FamilyLayout
 from hsa_pyg.hierarchy import SignalHierarchy
 from hsa_pyg.ops.focus import Focus
 from hsa_pyg.ops.levels import levels
+from hsa_pyg.ops.patterns import Pattern
 
 
 class FamilyWeights(NamedTuple):
@@ -41,6 +42,7 @@ def family_weights(
     position: Tensor | None = None,
     scale: float = 1.0,
     focus: Focus | None = None,
+    pattern: Pattern | None = None,
 ) -> FamilyWeights:
     r"""Attention weights between siblings and of leaves on themselves.
 
@@ -54,6 +56,7 @@ def family_weights(
         position: positional embeddings, [M, 1 or H, P], or None.
         scale: the factor c of the scores.
         focus: what a query keeps of its siblings; None keeps all.
+        pattern: what a node sees of its family; only these pairs are in the result.
 
     Raises:
         ValueError: for rows or shapes that do not fit.
@@ -61,7 +64,7 @@ def family_weights(
     _check(q, k, hierarchy, position)
     layout = hierarchy.layout
     inner = layout.internal_node.numel()
-    parent, node, target, source = _pairs(hierarchy)
+    parent, node, target, source = _pairs(hierarchy, pattern)
     count = torch.cat([layout.internal_count, torch.ones_like(hierarchy.leaves)])
     q_mean = _means(layout, q, parent)
     k_mean = _means(layout, k, parent)
@@ -83,6 +86,8 @@ def family_weights(
     total = torch.zeros_like(top).index_add(0, target, (s - top[target]).exp())
     has_siblings = total > 0
     mass = top + torch.where(has_siblings, total, 1).log()
+    unseeing = ~has_siblings & (parent >= 0)[:, None]
+    mass = mass.masked_fill(unseeing, float("-inf"))
 
     gain = torch.cat([own.new_zeros(inner, q.size(1)), own])
     share = 1 / layout.internal_count.to(s.dtype)[:, None]
@@ -180,8 +185,10 @@ def _check(
         )
 
 
-def _pairs(hierarchy: SignalHierarchy) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """All pairs of siblings among the internal nodes followed by the leaf rows.
+def _pairs(
+    hierarchy: SignalHierarchy, pattern: Pattern | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The pairs of siblings among the internal nodes followed by the leaf rows.
 
     Returns:
         ``parent`` [F + N], internal number of the parent or -1; ``node`` [F + N], the
@@ -207,6 +214,9 @@ def _pairs(hierarchy: SignalHierarchy) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         parent[grid[real]] = owner.expand(-1, width)[real]
         other = ~torch.eye(width, dtype=torch.bool, device=grid.device)
         both = real[:, :, None] & real[:, None, :] & other
+        if pattern is not None:
+            place, size = torch.arange(width, device=grid.device), real.sum(1)
+            both &= pattern.mask(place[:, None], place, size[:, None, None])
         targets.append(grid[:, :, None].expand(-1, -1, width)[both])
         sources.append(grid[:, None, :].expand(-1, width, -1)[both])
     return parent, node, torch.cat(targets), torch.cat(sources)
