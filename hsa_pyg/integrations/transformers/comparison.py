@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from hsa_pyg.analysis.flops import attention_flops, window_attention_flops
 from hsa_pyg.hierarchy import SignalHierarchy
-from hsa_pyg.integrations.transformers.layers import Layers
+from hsa_pyg.integrations.transformers.layers import Layers, attention_layers
 from hsa_pyg.integrations.transformers.replace import (
     original_text,
     replace_attention,
@@ -93,8 +94,8 @@ def replaced(
     layers: Layers,
     hierarchy: str | Builder,
     options: Mapping[str, Any],
-) -> Iterator[PairCount]:
-    """With replaced layers within, as they were afterwards; counts pairs meanwhile.
+) -> Iterator[FlopCount]:
+    """With replaced layers within, as it was afterwards; counts FLOPs meanwhile.
 
     Args:
         model: the original model.
@@ -103,7 +104,13 @@ def replaced(
         options: its other options.
     """
     builder = make_builder(hierarchy, options.get("tokenizer"))
-    count = PairCount(builder, bool(options.get("tie_queries", True)))
+    config = attention_layers(model)[0].module.config
+    count = FlopCount(
+        builder,
+        config.hidden_size,
+        config.num_attention_heads,
+        bool(options.get("tie_queries", True)),
+    )
     replace_attention(model, layers, count, **options)
     try:
         yield count
@@ -112,22 +119,25 @@ def replaced(
 
 
 @dataclass
-class PairCount:
-    """A tree builder that counts the pairs which attention over its forests takes.
+class FlopCount:
+    """A tree builder that counts the FLOPs of attention over its forests.
 
-    A pair costs the same in softmax and in hierarchical attention. With tied queries a
-    family of b has b² pairs, as :func:`~hsa_pyg.analysis.attention_flops` says; with
-    untied ones each leaf below it has b of its own.
+    They are counted as :func:`~hsa_pyg.analysis.attention_flops` does, softmax
+    attention's over the texts, in however many trees the builder puts one.
 
     Args:
         builder: the builder.
+        channels: of all heads together.
+        heads: their number.
         tie_queries: as the layers attend.
-        hsa: pairs of hierarchical attention, by layer.
-        softmax: pairs of softmax attention, by layer.
+        hsa: FLOPs of hierarchical attention, by layer.
+        softmax: FLOPs of softmax attention, by layer.
         texts: texts (images) seen, by layer.
     """
 
     builder: Builder
+    channels: int
+    heads: int
     tie_queries: bool = True
     hsa: dict[int, int] = field(default_factory=dict)
     softmax: dict[int, int] = field(default_factory=dict)
@@ -141,19 +151,17 @@ class PairCount:
     def __call__(self, tokens: Tokens) -> SignalHierarchy:
         """Build the forest."""
         hierarchy = self.builder(tokens)
+        sizes = {"channels": self.channels, "heads": self.heads}
+        flops = attention_flops(hierarchy, **sizes, tie_queries=self.tie_queries)
+        pair = window_attention_flops(1, **sizes).softmax
         length = tokens.kept.sum(1)
         for counts, number in (
-            (self.hsa, self._pairs(hierarchy)),
-            (self.softmax, int(length.square().sum())),
+            (self.hsa, flops.hsa),
+            (self.softmax, pair * int(length.square().sum())),
             (self.texts, length.numel()),
         ):
             counts[tokens.layer] = counts.get(tokens.layer, 0) + number
         return hierarchy
-
-    def _pairs(self, hierarchy: SignalHierarchy) -> int:
-        child = (hierarchy.parent >= 0) & (hierarchy.leaf_counts > 0)
-        size = torch.bincount(hierarchy.parent[child], minlength=child.numel())
-        return int((size * (size if self.tie_queries else hierarchy.leaf_counts)).sum())
 
     def clear(self) -> None:
         """Begin anew."""
@@ -161,16 +169,12 @@ class PairCount:
             counts.clear()
 
     def share(self) -> float:
-        """Mean share of softmax attention's pairs in the layers that asked."""
+        """Mean share of softmax attention's FLOPs in the layers that asked."""
         return _mean_ratio(self.hsa, self.softmax)
 
-    def softmax_pairs(self) -> float:
-        """Pairs of softmax attention, mean per text and layer."""
-        return _mean_ratio(self.softmax, self.texts)
-
-    def hsa_pairs(self) -> float:
-        """Pairs of hierarchical attention, likewise."""
-        return _mean_ratio(self.hsa, self.texts)
+    def per_text(self) -> tuple[float, float]:
+        """FLOPs of softmax and of hierarchical attention, mean per text and layer."""
+        return _mean_ratio(self.softmax, self.texts), _mean_ratio(self.hsa, self.texts)
 
 
 def _mean_ratio(above: Mapping[int, int], below: Mapping[int, int]) -> float:

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from hsa_pyg.analysis.flops import window_attention_flops
 from hsa_pyg.integrations.transformers.comparison import (
     Batch,
-    PairCount,
+    FlopCount,
     check_batches,
     check_original,
     evaluating,
@@ -85,13 +84,13 @@ class Attempt:
         layers: the replaced layers, ascending.
         scores: [S, classes].
         seconds: of the forward passes.
-        count: pairs of attention over the trees that were built.
+        count: FLOPs of attention over the trees that were built.
     """
 
     layers: tuple[int, ...]
     scores: Tensor
     seconds: float
-    count: PairCount
+    count: FlopCount
 
 
 class ReplacementTrials:
@@ -149,7 +148,6 @@ class ReplacementTrials:
         progress: bool = True,
     ) -> None:
         self._num_layers = len(attention_layers(model))
-        self._pair = _flops_of_pair(model)
         check_original(model)
         self.model, self.batches = model, check_batches(batches)
         self.progress = progress
@@ -255,6 +253,7 @@ class ReplacementTrials:
             if samples > 1:
                 error = float(difference.std()) / samples**0.5
         share = count.share()
+        flops_before, flops_after = count.per_text()
         return Measurement(
             layers=layers,
             samples=samples,
@@ -264,8 +263,8 @@ class ReplacementTrials:
             change_error=error,
             agreement=float((made == self.predictions).double().mean()),
             divergence=divergence(self.scores, scores),
-            flops_before=self._pair * count.softmax_pairs(),
-            flops_after=self._pair * count.hsa_pairs(),
+            flops_before=flops_before,
+            flops_after=flops_after,
             share=share,
             model_share=1 - len(layers) * (1 - share) / self._num_layers,
             seconds_before=self.seconds,
@@ -317,9 +316,3 @@ def _now() -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
-
-
-def _flops_of_pair(model: nn.Module) -> int:
-    config = attention_layers(model)[0].module.config
-    channels, heads = config.hidden_size, config.num_attention_heads
-    return window_attention_flops(1, channels=channels, heads=heads).softmax
