@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -13,6 +15,7 @@ from typing import Any, TypeVar
 
 from tqdm import tqdm
 
+from benchmarks.report import Options
 from benchmarks.timing import table
 
 Value = TypeVar("Value")
@@ -67,6 +70,7 @@ class Records:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         self.rows: list[Row] = []
+        revision()  # of the code that runs, not of what it becomes meanwhile
         if not self.path.exists():
             return
         for number, line in enumerate(self.path.read_text().splitlines(), 1):
@@ -178,6 +182,14 @@ class Records:
         return table([*head, *_OUTCOME], lines)
 
 
+def open_records(options: Options, section: str) -> Records:
+    """The rows of a section; a quick run begins anew, in a folder of its own."""
+    folder = options.results
+    if options.quick:
+        folder = Path(tempfile.mkdtemp(prefix="zero_shot_"))
+    return Records(folder / "zero_shot" / f"{section}.jsonl")
+
+
 _VARIED: dict[str, tuple[str, Callable[[Any], str]]] = {
     "tie_queries": ("queries", lambda tied: "tied" if tied else "untied"),
     "self_attention": ("diagonal", lambda kept: "kept" if kept else "dropped"),
@@ -225,6 +237,7 @@ def _percent(part: float | None) -> str:
     return "" if part is None else f"{100 * part:.1f}"
 
 
+@functools.cache
 def revision() -> str:
     """The commit of the checkout, with a plus sign if the package was changed since."""
     root = Path(__file__).parents[2]
