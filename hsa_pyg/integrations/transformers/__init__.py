@@ -6,6 +6,11 @@ from hsa_pyg.integrations.transformers.measure import (
     ReplacementTrials,
     measure_replacement,
 )
+from hsa_pyg.integrations.transformers.model_flops import (
+    LayerFlops,
+    ModelAttentionFlops,
+    model_attention_flops,
+)
 from hsa_pyg.integrations.transformers.positions import extend_positions
 from hsa_pyg.integrations.transformers.replace import (
     original_text,
@@ -30,8 +35,10 @@ __all__ = [
     "Clusters",
     "Energy",
     "Flat",
+    "LayerFlops",
     "LayerSelection",
     "Measurement",
+    "ModelAttentionFlops",
     "Quadtree",
     "ReplacementTrials",
     "Sentences",
@@ -42,6 +49,7 @@ __all__ = [
     "extend_positions",
     "make_builder",
     "measure_replacement",
+    "model_attention_flops",
     "nested_forest",
     "original_text",
     "replace_attention",
