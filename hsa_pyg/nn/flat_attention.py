@@ -163,8 +163,20 @@ class FlatConv(HSAConv):
     It takes the same arguments and has the same parameters under the same names, so two
     models may differ in the attention alone. See :func:`flat_attention` for what it
     computes and for what it does with positions. The cost is quadratic in the leaves of
-    a tree.
+    a tree. Its queries are every leaf's own, whatever ``tie_queries`` says.
+
+    Raises:
+        NotImplementedError: for ``causal``, besides what
+            :class:`~hsa_pyg.nn.HSAConv` raises.
     """
+
+    def __init__(self, *args: Any, causal: bool = False, **kwargs: Any) -> None:
+        if causal:
+            raise NotImplementedError(
+                "flat attention has no causal=True: leaves are ordered by the tree, "
+                "which it does not look at; use HSAConv, or attention='hsa'"
+            )
+        super().__init__(*args, **kwargs)
 
     def _attend(
         self,

@@ -163,7 +163,7 @@ def hierarchical_attention(
         >>> hierarchical_attention(q, k, v, h).shape
         torch.Size([3, 8, 16])
     """
-    _check_form(tie_queries, causal, top_k, pattern)
+    check_form(tie_queries, causal, top_k, pattern)
     focus = make_focus(top_k, top_k_includes_self, self_attention)
     check_pattern(pattern, top_k, self_attention)
     _check_inputs(q, k, v, hierarchy)
@@ -250,9 +250,15 @@ def check_pattern(
         )
 
 
-def _check_form(
+def check_form(
     tie_queries: bool, causal: bool, top_k: int | None, pattern: Pattern | None
 ) -> None:
+    """Refuse what tied, or untied, queries cannot do.
+
+    Raises:
+        ValueError: for causal attention with tied queries.
+        NotImplementedError: for ``top_k`` or ``pattern`` with untied ones.
+    """
     if causal and tie_queries:
         raise ValueError(
             "causal=True needs tie_queries=False: the mean query of a node knows of "

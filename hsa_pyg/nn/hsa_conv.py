@@ -13,7 +13,11 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 
 from hsa_pyg.hierarchy import EdgeType, SignalHierarchy
-from hsa_pyg.nn.functional import hierarchical_attention, make_focus
+from hsa_pyg.nn.functional import (
+    check_form,
+    hierarchical_attention,
+    make_focus,
+)
 from hsa_pyg.nn.leaf_features import (
     LeafFeatures,
     check_hierarchy,
@@ -83,6 +87,12 @@ class HSAConv(MessagePassing):
             scores (semantic focus); :obj:`None` for all.
         top_k_includes_self: Whether a leaf itself is one of these. For both see
             :func:`~hsa_pyg.nn.functional.hierarchical_attention`.
+        tie_queries: Whether all leaves below a node meet its siblings with one query,
+            their mean. :obj:`False`: each with its own, which comes closer to softmax
+            attention, takes longer on deep trees and needs no other parameters.
+        causal: A node sees no sibling with a larger node id (in a heterogeneous forest
+            node ids run type by type, as the hierarchy numbers them). Needs
+            ``tie_queries=False``.
         backend: See :func:`~hsa_pyg.nn.functional.hierarchical_attention`.
 
     Shapes:
@@ -94,8 +104,10 @@ class HSAConv(MessagePassing):
           ``return_attention_weights``: :math:`((N, F_{out}), ((2, E), (E, H)))`
 
     Raises:
-        ValueError: if ``out_channels`` is not divisible by ``heads``, or a size or
-            probability is out of range.
+        ValueError: if ``out_channels`` is not divisible by ``heads``, a size or
+            probability is out of range, or for ``causal`` with tied queries.
+        NotImplementedError: for ``tie_queries=False`` with ``top_k``, or with a backend
+            that has none.
 
     .. code-block:: python
 
@@ -125,6 +137,8 @@ class HSAConv(MessagePassing):
         query_residual: bool = False,
         top_k: int | None = None,
         top_k_includes_self: bool = False,
+        tie_queries: bool = True,
+        causal: bool = False,
         backend: str = "auto",
     ) -> None:
         if out_channels < 1:
@@ -137,6 +151,12 @@ class HSAConv(MessagePassing):
         if not 0.0 <= dropout <= 1.0:
             raise ValueError(f"'dropout' must lie in [0, 1], got {dropout}")
         make_focus(top_k, top_k_includes_self, self_attention)
+        check_form(tie_queries, causal, top_k, None)
+        if not tie_queries and backend in ("cpp", "triton"):
+            raise NotImplementedError(
+                f"backend {backend!r} has no tie_queries=False; choose backend='auto' "
+                "or 'torch'"
+            )
         super().__init__(aggr="sum", node_dim=0)
         self.explain = False  # message() is never called, see the class docstring.
 
@@ -153,6 +173,8 @@ class HSAConv(MessagePassing):
         self.query_residual = query_residual
         self.top_k = top_k
         self.top_k_includes_self = top_k_includes_self
+        self.tie_queries = tie_queries
+        self.causal = causal
         self.backend = backend
         self.head_channels = out_channels // heads if concat else out_channels
 
@@ -226,7 +248,8 @@ class HSAConv(MessagePassing):
                 in the order of ``hierarchy.leaves``, come last. Dropout is left out.
                 (A dictionary of edges numbers the leaf types first, as in ``x``, then
                 the others as the edges name them; ``batch.hierarchy`` numbers the types
-                as ``batch.node_types`` does.)
+                as ``batch.node_types`` does.) Untied queries have no weights of
+                siblings.
             return_internal: Also return internal nodes: the mean of the output over
                 the leaves below (zero if there are none). A tensor then has one row
                 per node, [M, F_out], by node id; a dictionary has every node type.
@@ -235,7 +258,14 @@ class HSAConv(MessagePassing):
             TypeError: for an argument of the wrong kind.
             ValueError: for rows, widths, types, devices or dtypes that do not match,
                 for edges of which none is ``child_of``, and for positions with edges.
+            NotImplementedError: for attention weights of untied queries.
         """
+        if return_attention_weights and not self.tie_queries:
+            raise NotImplementedError(
+                "with tie_queries=False the leaves below a node have weights of their "
+                "own, so there are none between siblings; see "
+                "hsa_pyg.analysis.attention_matrix(..., tie_queries=False)"
+            )
         if isinstance(hierarchy, Mapping):
             if position is not None:
                 raise ValueError(
@@ -311,6 +341,8 @@ class HSAConv(MessagePassing):
             dropout=self.dropout if self.training else 0.0,
             top_k=self.top_k,
             top_k_includes_self=self.top_k_includes_self,
+            tie_queries=self.tie_queries,
+            causal=self.causal,
             backend=self.backend,
         )
 
@@ -333,7 +365,9 @@ class HSAConv(MessagePassing):
         )
 
     def __repr__(self) -> str:
+        form = "" if self.tie_queries else ", tie_queries=False"
+        form += ", causal=True" if self.causal else ""
         return (
             f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, "
-            f"heads={self.heads})"
+            f"heads={self.heads}{form})"
         )

@@ -139,6 +139,9 @@ class HSATransformer(torch.nn.Module):
         self_attention: Whether a leaf attends to itself.
         position: Positions in the domains of the hierarchy, or :obj:`None` for none.
         expansion: Width of the MLPs' hidden layers, in ``channels``.
+        tie_queries: Whether all leaves below a node meet its siblings with one query.
+        causal: A node sees no sibling with a larger node id; for both see
+            :class:`~hsa_pyg.nn.HSAConv`.
         backend: See :func:`~hsa_pyg.nn.functional.hierarchical_attention`.
 
     Shapes:
@@ -146,8 +149,9 @@ class HSATransformer(torch.nn.Module):
         - **output:** :math:`(T, \text{out\_channels})`
 
     Raises:
-        ValueError: for an unknown ``attention`` or ``block``, or heads that do not
-            divide ``channels``.
+        ValueError: for an unknown ``attention`` or ``block``, heads that do not divide
+            ``channels``, or ``causal`` with tied queries.
+        NotImplementedError: for ``causal`` with ``attention="flat"``.
     """
 
     def __init__(
@@ -166,6 +170,8 @@ class HSATransformer(torch.nn.Module):
         self_attention: bool = True,
         position: HierarchicalPosition | None = None,
         expansion: int = 2,
+        tie_queries: bool = True,
+        causal: bool = False,
         backend: str = "auto",
     ) -> None:
         super().__init__()
@@ -187,6 +193,8 @@ class HSATransformer(torch.nn.Module):
             "self_attention": self_attention,
             "qkv_norm": paper,
             "query_residual": paper,
+            "tie_queries": tie_queries,
+            "causal": causal,
             "backend": backend,
         }
         if position is not None and attention != "none":

@@ -214,6 +214,23 @@ def test_learns_who_shares_a_sentence_from_the_tree_alone():
     assert fit(samples, attention="flat", position=None) > 0.69
 
 
+def test_untied_and_causal_queries(batch):
+    """The first sentence of a document does not know how it goes on."""
+    options = {"tie_queries": False, "causal": True, "position": None, "dropout": 0.0}
+    model = transformer(**options)
+    assert [(b.conv.tie_queries, b.conv.causal) for b in model.blocks] == [
+        (False, True)
+    ] * 2
+    long, short = document([[1, 2, 3], [4, 5]]), document([[1, 2, 3], [6]])
+    torch.testing.assert_close(model.embed(long)[0][:3], model.embed(short)[0][:3])
+    free = transformer(**{**options, "causal": False})
+    free.load_state_dict(model.state_dict())
+    seen = [free.embed(x)[0][:3] for x in (long, short)]
+    assert not torch.allclose(*seen)
+    model(batch).sum().backward()
+    assert model.blocks[0].conv.lin_out.weight.grad.abs().sum() > 0
+
+
 def test_from_schema(batch):
     schema = Schema.of(document([[1]], 1))
     model = HSATransformer.from_schema(
@@ -267,6 +284,10 @@ def test_wrong_arguments(batch):
         transformer(block="post_norm")
     with pytest.raises(ValueError, match="divisible by the number of heads"):
         transformer(heads=5)
+    with pytest.raises(ValueError, match="causal=True needs tie_queries=False"):
+        transformer(causal=True)
+    with pytest.raises(NotImplementedError, match="flat attention has no causal"):
+        transformer(attention="flat", causal=True, tie_queries=False)
     sampled = document([[1, 2]])
     sampled["token"].num_sampled_nodes = [1, 1]
     with pytest.raises(ValueError, match="comes from a neighbour sampler"):
