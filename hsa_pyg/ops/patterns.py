@@ -190,10 +190,14 @@ def blocklocal(width: int, num_global: int = 0) -> BlockLocal:
     return BlockLocal(width, num_global)
 
 
-def make_pattern(kind: str, width: int, num_global: int) -> Pattern | None:
+def make_pattern(
+    pattern: str = "", pattern_width: int = 0, num_global: int = 0
+) -> Pattern | None:
     """The pattern of the operators' keywords (see :func:`describe`); "" is none."""
+    if not pattern:
+        return None
     kinds: dict[str, type[Pattern]] = {"banded": Banded, "blocklocal": BlockLocal}
-    return kinds[kind](width, num_global) if kind else None
+    return kinds[pattern](pattern_width, num_global)
 
 
 def describe(pattern: Pattern | None) -> dict[str, Any]:

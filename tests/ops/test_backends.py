@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from hsa_pyg import SignalHierarchy, hierarchical_attention
+from hsa_pyg import SignalHierarchy, banded, hierarchical_attention
 from hsa_pyg.ops import available_backends, backends, last_backend
 from hsa_pyg.ops.cpp import build
 from tests.forests import close, inputs, random_parents
@@ -69,6 +69,17 @@ def test_what_a_backend_lacks_is_named(call, monkeypatch):
     monkeypatch.setattr(backends, "why_not", lambda name, device: None)
     with pytest.raises(NotImplementedError, match="'triton' has no top_k; choose"):
         call(backend="triton", top_k=2)
+
+
+@pytest.mark.parametrize("backend", ["cpp", "triton"])
+def test_kernels_without_patterns_refuse_or_leave_them_to_torch(
+    call, monkeypatch, backend
+):
+    monkeypatch.setattr(backends, "why_not", lambda name, device: None)
+    with pytest.raises(NotImplementedError, match=f"'{backend}' has no pattern"):
+        call(backend=backend, pattern=banded(3))
+    call(pattern=banded(3))
+    assert last_backend() == "torch"
 
 
 def test_the_compiled_graph_chooses_when_it_runs(call, monkeypatch):

@@ -6,8 +6,9 @@
 import pytest
 import torch
 
-from hsa_pyg import SignalHierarchy, hierarchical_attention
+from hsa_pyg import SignalHierarchy, banded, blocklocal, hierarchical_attention
 from hsa_pyg.ops.library import attention_backward, attention_forward, flatten
+from hsa_pyg.ops.patterns import describe
 from tests.differentiation import tensors_for
 
 MIXED = torch.tensor([-1, 0, 0, 0, 1, 1, 1, 2, 2, 6, 6, -1])
@@ -44,6 +45,16 @@ def test_opcheck_of_the_forward_pass_with_top_k(top_k):
         "shared", dropout=0.0, energy=True, keep=True, grad=True, top_k=top_k
     )
     torch.library.opcheck(attention_forward, arguments)
+
+
+@pytest.mark.parametrize("pattern", [banded(2), blocklocal(1, 1)])
+def test_opcheck_with_a_pattern(pattern):
+    """Keywords that are left out where there is none."""
+    for dropout in (0.0, 0.5):
+        arguments = forward_arguments(
+            "shared", dropout=dropout, energy=True, keep=True, grad=True
+        )
+        torch.library.opcheck(attention_forward, arguments, describe(pattern))
 
 
 def test_opcheck_without_gradients_and_in_half_precision():
