@@ -57,6 +57,14 @@ class Setting:
         return {**values, "layers": list(self.layers)}
 
 
+def distinct(settings: Iterable[Setting]) -> list[Setting]:
+    """Each setting once, under its first label."""
+    found: dict[str, Setting] = {}
+    for setting in settings:
+        found.setdefault(json.dumps(setting.key()), setting)
+    return list(found.values())
+
+
 class Records:
     """Rows of JSON, one a measurement, appended as they come.
 
@@ -158,14 +166,14 @@ class Records:
         paired difference. Columns in which all settings are as usual are left out.
 
         Args:
-            settings: the rows, each once.
+            settings: the rows; each is shown once.
             model: its name, as for :meth:`run`.
             data: likewise.
             before: whether the first row is the original model.
         """
         found = [
             (setting, row["measurement"])
-            for setting in dict.fromkeys(settings)
+            for setting in distinct(settings)
             if (row := self.find(setting, model=model, data=data)) is not None
         ]
         columns = [name for name in _VARIED if _varies(name, found)]
