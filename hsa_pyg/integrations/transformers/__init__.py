@@ -12,6 +12,7 @@ from hsa_pyg.integrations.transformers.model_flops import (
     model_attention_flops,
 )
 from hsa_pyg.integrations.transformers.positions import extend_positions
+from hsa_pyg.integrations.transformers.remembered import Remembered
 from hsa_pyg.integrations.transformers.replace import (
     original_text,
     replace_attention,
@@ -40,6 +41,7 @@ __all__ = [
     "Measurement",
     "ModelAttentionFlops",
     "Quadtree",
+    "Remembered",
     "ReplacementTrials",
     "Sentences",
     "Tokens",

@@ -147,33 +147,44 @@ class ForwardTrees:
         return kept & ((after == 1) | (before_ == 1))
 
     def _build(self, tokens: Tokens) -> SignalHierarchy:
-        hierarchy = self.form.builder(tokens)
-        if not isinstance(hierarchy, SignalHierarchy):
-            raise TypeError(
-                f"the tree builder {self.form.builder!r} must return a "
-                f"SignalHierarchy, got {type(hierarchy).__name__}"
-            )
-        text = tokens.text_of_leaf
-        if hierarchy.num_leaves != text.numel():
-            raise ValueError(
-                f"the tree builder {self.form.builder!r} gave {hierarchy.num_leaves} "
-                f"leaves for {text.numel()} tokens that are no padding; every such "
-                "token is a leaf, in the order of tokens.kept"
-            )
-        hierarchy = hierarchy.to(tokens.kept.device)
-        tree = hierarchy.leaf_tree
-        if text.numel():
-            ends = [torch.full((hierarchy.num_trees,), -1, device=text.device)] * 2
-            most, least = (end.scatter(0, tree, 0) for end in ends)
-            most = most.scatter_reduce(0, tree, text, "amax", include_self=False)
-            least = least.scatter_reduce(0, tree, text, "amin", include_self=False)
-            if bool((most != least).any()):
-                raise ValueError(
-                    f"the tree builder {self.form.builder!r} joined tokens of "
-                    "different texts in one tree; texts of a batch do not attend to "
-                    "one another"
-                )
+        hierarchy = checked_forest(self.form.builder, tokens)
         return in_reading_order(hierarchy) if self.form.causal else hierarchy
+
+
+def checked_forest(builder: Builder, tokens: Tokens) -> SignalHierarchy:
+    """The forest that a builder makes of tokens, on their device.
+
+    Raises:
+        TypeError: if it is no hierarchy.
+        ValueError: if its leaves are not the kept tokens, or a tree holds tokens of
+            several texts.
+    """
+    hierarchy = builder(tokens)
+    if not isinstance(hierarchy, SignalHierarchy):
+        raise TypeError(
+            f"the tree builder {builder!r} must return a SignalHierarchy, got "
+            f"{type(hierarchy).__name__}"
+        )
+    text = tokens.text_of_leaf
+    if hierarchy.num_leaves != text.numel():
+        raise ValueError(
+            f"the tree builder {builder!r} gave {hierarchy.num_leaves} leaves for "
+            f"{text.numel()} tokens that are no padding; every such token is a leaf, "
+            "in the order of tokens.kept"
+        )
+    hierarchy = hierarchy.to(tokens.kept.device)
+    tree = hierarchy.leaf_tree
+    if text.numel():
+        ends = [torch.full((hierarchy.num_trees,), -1, device=text.device)] * 2
+        most, least = (end.scatter(0, tree, 0) for end in ends)
+        most = most.scatter_reduce(0, tree, text, "amax", include_self=False)
+        least = least.scatter_reduce(0, tree, text, "amin", include_self=False)
+        if bool((most != least).any()):
+            raise ValueError(
+                f"the tree builder {builder!r} joined tokens of different texts in one "
+                "tree; texts of a batch do not attend to one another"
+            )
+    return hierarchy
 
 
 def leaf_rows(x: Tensor, rows: Tensor | None) -> Tensor:

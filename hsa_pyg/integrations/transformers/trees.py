@@ -254,7 +254,8 @@ def make_builder(spec: str | Builder, tokenizer: Any = None) -> Builder:
             ``"segments:x"``, the same of adjacent tokens alone; ``"energy:x"``,
             adjacent tokens merged where the energy rises least; ``"ward:b"``, adjacent
             tokens merged where the keys are most alike, in families of b at every
-            level; or a function from :class:`Tokens` to a
+            level; ``"remembered:..."``, one of these names, with every text's tree
+            built once (:class:`Remembered`); or a function from :class:`Tokens` to a
             :class:`~hsa_pyg.SignalHierarchy`.
         tokenizer: the model's tokenizer, for ``"sentences"``.
 
@@ -286,6 +287,10 @@ def make_builder(spec: str | Builder, tokenizer: Any = None) -> Builder:
         from hsa_pyg.integrations.transformers.sentences import Sentences
 
         return Sentences(tokenizer)
+    if name == "remembered" and colon:
+        from hsa_pyg.integrations.transformers.remembered import Remembered
+
+        return Remembered(make_builder(argument, tokenizer))
     if name == "ward" and colon:
         from hsa_pyg.integrations.transformers.search import Ward
 
@@ -301,7 +306,8 @@ def make_builder(spec: str | Builder, tokenizer: Any = None) -> Builder:
     raise ValueError(
         f"hierarchy={spec!r} is not known; use 'window:4', 'windows:2,4,8,16', 'flat', "
         "'sentences', 'quadtree', 'clusters:0.1', 'segments:0.1', 'energy:0.1', "
-        "'ward:8' or a function from Tokens to a SignalHierarchy"
+        "'ward:8', 'remembered:clusters:0.1' or a function from Tokens to a "
+        "SignalHierarchy"
     )
 
 
