@@ -166,7 +166,7 @@ class FlatConv(HSAConv):
     a tree. Its queries are every leaf's own, whatever ``tie_queries`` says.
 
     Raises:
-        NotImplementedError: for ``causal``, besides what
+        NotImplementedError: for ``causal``, ``top_k`` and ``pattern``, besides what
             :class:`~hsa_pyg.nn.HSAConv` raises.
     """
 
@@ -176,6 +176,12 @@ class FlatConv(HSAConv):
                 "flat attention has no causal=True: leaves are ordered by the tree, "
                 "which it does not look at; use HSAConv, or attention='hsa'"
             )
+        for name in ("top_k", "pattern"):
+            if kwargs.get(name) is not None:
+                raise NotImplementedError(
+                    f"flat attention has no {name}; use HSAConv on a forest of one "
+                    "family per tree"
+                )
         super().__init__(*args, **kwargs)
 
     def _attend(

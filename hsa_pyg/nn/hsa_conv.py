@@ -15,6 +15,7 @@ from torch_geometric.nn.inits import reset
 from hsa_pyg.hierarchy import EdgeType, SignalHierarchy
 from hsa_pyg.nn.functional import (
     check_form,
+    check_pattern,
     hierarchical_attention,
     make_focus,
 )
@@ -28,6 +29,7 @@ from hsa_pyg.nn.leaf_projection import LeafProjection
 from hsa_pyg.nn.positional.domain_linear import DomainLinear
 from hsa_pyg.nn.readout import leaf_means
 from hsa_pyg.ops import family_weights
+from hsa_pyg.ops.patterns import Pattern
 
 
 class HSAConv(MessagePassing):
@@ -94,6 +96,9 @@ class HSAConv(MessagePassing):
             node ids run type by type, as the hierarchy numbers them). Needs
             ``tie_queries=False``.
         backend: See :func:`~hsa_pyg.nn.functional.hierarchical_attention`.
+        pattern: What a node sees of its siblings by its place among them,
+            :func:`~hsa_pyg.nn.banded` or :func:`~hsa_pyg.nn.blocklocal`; :obj:`None`
+            for all.
 
     Shapes:
         - **input:** leaf features :math:`(N, F_{in})` with a hierarchy of N leaves and
@@ -105,9 +110,10 @@ class HSAConv(MessagePassing):
 
     Raises:
         ValueError: if ``out_channels`` is not divisible by ``heads``, a size or
-            probability is out of range, or for ``causal`` with tied queries.
-        NotImplementedError: for ``tie_queries=False`` with ``top_k``, or with a backend
-            that has none.
+            probability is out of range, for ``causal`` with tied queries, or a
+            ``pattern`` with ``top_k`` or one that may leave a leaf without a key.
+        NotImplementedError: for ``tie_queries=False`` with ``top_k`` or ``pattern``;
+            for it or ``pattern`` with a backend that has none.
 
     .. code-block:: python
 
@@ -140,6 +146,7 @@ class HSAConv(MessagePassing):
         tie_queries: bool = True,
         causal: bool = False,
         backend: str = "auto",
+        pattern: Pattern | None = None,
     ) -> None:
         if out_channels < 1:
             raise ValueError(f"'out_channels' must be at least 1, got {out_channels}")
@@ -151,11 +158,13 @@ class HSAConv(MessagePassing):
         if not 0.0 <= dropout <= 1.0:
             raise ValueError(f"'dropout' must lie in [0, 1], got {dropout}")
         make_focus(top_k, top_k_includes_self, self_attention)
-        check_form(tie_queries, causal, top_k, None)
-        if not tie_queries and backend in ("cpp", "triton"):
+        check_form(tie_queries, causal, top_k, pattern)
+        check_pattern(pattern, top_k, self_attention)
+        lacking = "tie_queries=False" if pattern is None else "pattern"
+        if backend in ("cpp", "triton") and not (tie_queries and pattern is None):
             raise NotImplementedError(
-                f"backend {backend!r} has no tie_queries=False; choose backend='auto' "
-                "or 'torch'"
+                f"backend {backend!r} has no {lacking}; choose backend='auto' or "
+                "'torch'"
             )
         super().__init__(aggr="sum", node_dim=0)
         self.explain = False  # message() is never called, see the class docstring.
@@ -176,6 +185,7 @@ class HSAConv(MessagePassing):
         self.tie_queries = tie_queries
         self.causal = causal
         self.backend = backend
+        self.pattern = pattern
         self.head_channels = out_channels // heads if concat else out_channels
 
         # One matrix for queries, keys and values: one pass over the leaves.
@@ -344,6 +354,7 @@ class HSAConv(MessagePassing):
             tie_queries=self.tie_queries,
             causal=self.causal,
             backend=self.backend,
+            pattern=self.pattern,
         )
 
     def _attention_weights(
@@ -357,6 +368,7 @@ class HSAConv(MessagePassing):
             position=eps,
             scale=self.head_channels**-0.5,
             focus=make_focus(self.top_k, self.top_k_includes_self, self.self_attention),
+            pattern=self.pattern,
         )
         loops = hierarchy.leaves.expand(2, -1)
         return (
@@ -367,6 +379,7 @@ class HSAConv(MessagePassing):
     def __repr__(self) -> str:
         form = "" if self.tie_queries else ", tie_queries=False"
         form += ", causal=True" if self.causal else ""
+        form += "" if self.pattern is None else f", pattern={self.pattern}"
         return (
             f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, "
             f"heads={self.heads}{form})"
