@@ -126,12 +126,12 @@ def _member(archive: zipfile.ZipFile, path: Path, member: str | None) -> str:
     names = [name for name in archive.namelist() if not name.endswith("/")]
     if member is None and len(names) == 1:
         return names[0]
-    if member not in names:
+    if member is None or member not in names:
         raise ValueError(
             f"{path.as_posix()!r} has {'no ' + repr(member) if member else 'several'} "
             f"files; pass member= with one of {names}"
         )
-    return cast(str, member)
+    return member
 
 
 def find_in_array(

@@ -1,0 +1,1 @@
+"""Experiments: tasks, models and their comparison."""

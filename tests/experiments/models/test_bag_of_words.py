@@ -1,0 +1,66 @@
+import sys
+
+import pytest
+import torch
+
+from hsa_pyg.experiments.models import bag_of_words
+
+GOOD = "a fine film, I liked it"
+BAD = "a dull film, I did not like it"
+TEXTS = [f"{(GOOD, BAD)[number % 2]} {number}" for number in range(12)]
+LABELS = [1, 0] * 6
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return bag_of_words(TEXTS, LABELS, grid=(1.0, 0.1), folds=3)
+
+
+def test_it_learns_a_toy_task(fitted):
+    assert fitted.predict(["fine and liked", "dull, not like it"]).tolist() == [1, 0]
+    assert fitted.scores == {0.1: 1.0, 1.0: 1.0}
+    # The strongest regularisation of equally good ones.
+    assert fitted.C == 0.1
+    words = fitted.pipeline[0].vocabulary_
+    assert {"fine", "not like", ","} <= set(words)
+    # Numbers that one text alone has are no feature.
+    assert "3" not in words
+    assert fitted.num_features == len(words)
+
+
+def test_same_texts_same_model(fitted):
+    again = bag_of_words(TEXTS, torch.tensor(LABELS), grid=(1.0, 0.1), folds=3)
+    assert (again.pipeline[1].coef_ == fitted.pipeline[1].coef_).all()
+
+
+def test_folds_do_not_see_the_words_of_what_they_are_tried_on():
+    """Every text has words of its own; counted with it, they could not help either."""
+    texts = [f"w{i} w{i}" for i in range(8)]
+    model = bag_of_words(texts, [0, 1] * 4, grid=(1.0,), folds=2, min_count=1)
+    assert model.scores[1.0] == 0.5
+
+
+def test_more_than_two_classes():
+    texts = ["red", "green", "blue"] * 4
+    model = bag_of_words(texts, [0, 1, 2] * 4, grid=(10.0,), folds=2, max_ngram=1)
+    assert model.predict(texts[:3]).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        ([0, 1], {}, "12 texts have 2 labels"),
+        (LABELS, {"folds": 7}, "at least 7"),
+        ([1] * 12, {}, "two classes"),
+        (LABELS, {"grid": ()}, "'grid' is empty"),
+    ],
+)
+def test_arguments_that_cannot_be(labels, options, message):
+    with pytest.raises(ValueError, match=message):
+        bag_of_words(TEXTS, labels, **options)
+
+
+def test_it_names_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.model_selection", None)
+    with pytest.raises(ImportError, match=r'pip install "hsa-pyg\[transformers\]"'):
+        bag_of_words(TEXTS, LABELS)
