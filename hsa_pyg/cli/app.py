@@ -7,6 +7,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from hsa_pyg.cli.zero_shot_command import zero_shot
+
 app = typer.Typer(
     help="Hierarchical self-attention over nested signals.",
     no_args_is_help=True,
@@ -263,6 +265,9 @@ def convert(
     )
     if strict and done.failed:
         raise typer.Exit(1)
+
+
+app.command("zero-shot")(zero_shot)
 
 
 if __name__ == "__main__":

@@ -151,9 +151,11 @@ class FlopCount:
     def __call__(self, tokens: Tokens) -> SignalHierarchy:
         """Build the forest."""
         hierarchy = self.builder(tokens)
-        sizes = {"channels": self.channels, "heads": self.heads}
-        flops = attention_flops(hierarchy, **sizes, tie_queries=self.tie_queries)
-        pair = window_attention_flops(1, **sizes).softmax
+        channels, heads = self.channels, self.heads
+        flops = attention_flops(
+            hierarchy, channels, heads, tie_queries=self.tie_queries
+        )
+        pair = window_attention_flops(1, channels=channels, heads=heads).softmax
         length = tokens.kept.sum(1)
         for counts, number in (
             (self.hsa, flops.hsa),

@@ -1,0 +1,165 @@
+"""Texts and their labels from a file or from a folder with a folder for each class."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hsa_pyg.cli import SettingsError
+
+_FORMS = (
+    "a .tsv or .csv file with a header that names its columns, a .tsv file of lines "
+    "label<TAB>text, a .jsonl file of objects, or a folder with a folder of .txt files "
+    "for each class"
+)
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Texts and the names of their classes.
+
+    Args:
+        texts: The texts.
+        labels: The class of each, as it is written; None if they have none.
+    """
+
+    texts: list[str]
+    labels: list[str] | None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def at(self, places: Sequence[int]) -> LabelledTexts:
+        """Those at some places."""
+        labels = None if self.labels is None else [self.labels[i] for i in places]
+        return LabelledTexts([self.texts[i] for i in places], labels)
+
+    def shuffled(self, seed: int) -> LabelledTexts:
+        """In an order that the seed decides."""
+        generator = torch.Generator().manual_seed(seed)
+        return self.at(torch.randperm(len(self), generator=generator).tolist())
+
+
+def read_labelled_texts(
+    path: Path, text_column: str = "text", label_column: str = "label"
+) -> LabelledTexts:
+    """Read texts and labels.
+
+    Args:
+        path: A file or a folder, see the error below for the forms.
+        text_column: Name of the column or field of the texts.
+        label_column: Name of that of the labels; they may be absent.
+
+    Raises:
+        FileNotFoundError: If there is nothing.
+        SettingsError: If it cannot be read so.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file or folder {path.as_posix()!r}.")
+    if path.is_dir():
+        rows = list(_folder(path))
+    elif path.suffix.lower() in (".tsv", ".csv"):
+        rows = list(_table(path, text_column, label_column))
+    elif path.suffix.lower() == ".jsonl":
+        rows = list(_json_lines(path, text_column, label_column))
+    else:
+        raise SettingsError(f"{path.as_posix()!r} must be {_FORMS}.")
+    if not rows:
+        raise SettingsError(f"{path.as_posix()!r} holds no texts; it must be {_FORMS}.")
+    labels = [label for _, label in rows if label is not None]
+    if labels and len(labels) < len(rows):
+        raise SettingsError(
+            f"{path.as_posix()!r} has a label for {len(labels)} of {len(rows)} texts; "
+            "label all of them, or leave out the label column."
+        )
+    return LabelledTexts([text for text, _ in rows], labels or None)
+
+
+Row = tuple[str, str | None]
+
+
+def _folder(path: Path) -> Iterator[Row]:
+    classes = sorted(x for x in path.iterdir() if x.is_dir() and x.name[0] != ".")
+    # As aclImdb ships: texts without a label.
+    for folder in [x for x in classes if x.name != "unsup"]:
+        for file in sorted(folder.glob("*.txt")):
+            yield _decoded(file), folder.name
+
+
+def _decoded(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path.as_posix()!r} is not in UTF-8: {error}.") from error
+
+
+def _table(path: Path, text_column: str, label_column: str) -> Iterator[Row]:
+    tabs = path.suffix.lower() == ".tsv"
+    # Texts may hold what Python takes for ends of lines.
+    lines = io.StringIO(_decoded(path), newline="")
+    if tabs:
+        read = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    else:
+        csv.field_size_limit(2**31 - 1)
+        read = csv.reader(lines)
+    rows = (row for row in read if row)
+    head = next(rows, [])
+    names = [name.strip().lower() for name in head]
+    wanted = (text_column.lower(), label_column.lower())
+    if wanted[0] in names:
+        text = names.index(wanted[0])
+        label = names.index(wanted[1]) if wanted[1] in names else None
+        for row in rows:
+            if len(row) != len(head):
+                raise SettingsError(
+                    f"{path.as_posix()!r} has a row of {len(row)} columns below a "
+                    f"header of {len(head)}: {_start(row)}."
+                )
+            yield row[text], None if label is None else row[label].strip()
+        return
+    if not tabs or len(head) != 2:
+        raise SettingsError(
+            f"{path.as_posix()!r} has no column {text_column!r} in its first row, "
+            f"{_start(head)}; name it by --text-column, or give {_FORMS}."
+        )
+    for row in [head, *rows]:
+        if len(row) != 2:
+            raise SettingsError(
+                f"{path.as_posix()!r} has a line of {len(row)} columns where there "
+                f"should be label<TAB>text: {_start(row)}."
+            )
+        yield row[1], row[0].strip()
+
+
+def _start(row: Sequence[str]) -> str:
+    return repr("\t".join(row)[:60])
+
+
+def _json_lines(path: Path, text_column: str, label_column: str) -> Iterator[Row]:
+    for number, line in enumerate(_decoded(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"line {number} of {path.as_posix()!r}"
+        try:
+            item: Any = json.loads(line)
+        except ValueError as error:
+            raise SettingsError(f"{where} is no JSON: {error}.") from error
+        text = item.get(text_column) if isinstance(item, dict) else None
+        if not isinstance(text, str):
+            raise SettingsError(
+                f"{where} is no object with a text {text_column!r}; name its field by "
+                "--text-column."
+            )
+        label = item.get(label_column)
+        if label is not None and not isinstance(label, str | int):
+            raise SettingsError(
+                f"{where} has the label {label!r}; labels are names or numbers."
+            )
+        yield text, None if label is None else str(label)

@@ -1,0 +1,101 @@
+"""Texts and labels from the forms that ``hsa-pyg zero-shot`` reads."""
+
+import json
+
+import pytest
+
+from hsa_pyg.cli import SettingsError
+from hsa_pyg.cli.labelled_texts import read_labelled_texts
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+        return path
+
+    return write
+
+
+def rows(path, **columns):
+    found = read_labelled_texts(path, **columns)
+    return found.texts, found.labels
+
+
+def test_lines_of_label_and_text(written):
+    path = written("a.tsv", '5\tCC("x")>>C\r\n10\tC\u2028C\r\n')
+    assert rows(path) == (['CC("x")>>C', "C\u2028C"], ["5", "10"])
+
+
+def test_headers_in_any_order_and_case(written):
+    path = written("a.tsv", "Label\tid\tText\npos\t1\tgood film\nneg\t2\tbad\n")
+    assert rows(path) == (["good film", "bad"], ["pos", "neg"])
+    path = written("a.csv", '\ufefftext,label\n"a, ""b""\nc",1\nd,0\n')
+    assert rows(path) == (['a, "b"\nc', "d"], ["1", "0"])
+
+
+def test_columns_of_other_names(written):
+    path = written("a.csv", "review,stars\nfine,3\n")
+    assert rows(path, text_column="review", label_column="stars") == (["fine"], ["3"])
+    assert rows(path, text_column="review") == (["fine"], None)
+    with pytest.raises(SettingsError, match=r"no column 'text' .* --text-column"):
+        rows(path)
+
+
+def test_lines_of_json(written):
+    items = [{"text": "a", "label": 1}, {"text": "b", "label": "x"}]
+    path = written("a.jsonl", "\n".join(map(json.dumps, items)) + "\n\n")
+    assert rows(path) == (["a", "b"], ["1", "x"])
+
+
+def test_folders_of_classes(written, tmp_path):
+    for name, text in {
+        "d/pos/1.txt": "good\n",
+        "d/neg/2.txt": "bad",
+        "d/neg/notes.md": "no text",
+        "d/unsup/3.txt": "who knows",
+        "d/.cache/4.txt": "hidden",
+    }.items():
+        written(name, text)
+    assert rows(tmp_path / "d") == (["bad", "good\n"], ["neg", "pos"])
+
+
+def test_an_order_by_seed(written):
+    path = written("a.tsv", "".join(f"{i}\ttext {i}\n" for i in range(20)))
+    whole = read_labelled_texts(path)
+    one, same, other = (whole.shuffled(seed) for seed in (0, 0, 1))
+    assert one == same != other
+    assert sorted(one.texts) == sorted(whole.texts)
+    assert all(
+        text == f"text {label}"
+        for text, label in zip(one.texts, one.labels, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.txt", "x", "must be a .tsv or .csv"),
+        ("a.tsv", "", "has no column 'text'"),
+        ("a.csv", "text,label\n", "holds no texts"),
+        ("a.tsv", "1\ta\n2\tb\tc\n", "a line of 3 columns"),
+        ("a.csv", "text,label\na,1\nb\n", "a row of 1 columns"),
+        ("a.jsonl", "{", "line 1 of .* is no JSON"),
+        ("a.jsonl", '{"body": "a"}', "no object with a text 'text'"),
+        ("a.jsonl", '{"text": "a", "label": [1]}', "labels are names or numbers"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}', "for 1 of 2 texts"),
+    ],
+)
+def test_what_cannot_be_read_is_said(written, name, text, message):
+    with pytest.raises(SettingsError, match=message):
+        rows(written(name, text))
+
+
+def test_what_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no file or folder"):
+        rows(tmp_path / "nothing.tsv")
+    (tmp_path / "a.csv").write_bytes(b"text\n\xff\xfe\n")
+    with pytest.raises(SettingsError, match="is not in UTF-8"):
+        rows(tmp_path / "a.csv")
