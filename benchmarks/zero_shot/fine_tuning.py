@@ -132,22 +132,22 @@ def classifier(folder: Path, seed: int = 0) -> tuple[Any, Any]:
 
 
 def fine_tuned(
-    data: Path | None, form: FineTuning | None = None, runs: Path = RUNS
+    data: Path | None, form: FineTuning | None = None, runs: Path | None = None
 ) -> Path:
     """The folder of the trained classifier, which is trained if it is not there yet.
 
     Args:
         data: the folder of all data.
         form: how it is trained.
-        runs: the folder of checkpoints.
+        runs: the folder of checkpoints, None for the usual one.
     """
     form = FineTuning() if form is None else form
-    folder = runs / "minilm_imdb"
+    folder = (RUNS if runs is None else runs) / "minilm_imdb"
     settings = folder / _SETTINGS
     if settings.exists() and json.loads(settings.read_text()) == asdict(form):
         return folder
     model, tokenizer = classifier(minilm(), form.seed)
-    train(model, tokenizer, imdb(data, "train")[: form.reviews], form)
+    train(model, tokenizer, imdb(data)["train"][: form.reviews], form)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     settings.write_text(json.dumps(asdict(form)) + "\n")

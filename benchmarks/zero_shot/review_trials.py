@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -77,25 +76,29 @@ class ReviewTrials:
 
     def __call__(self, setting: Setting) -> Outcome:
         """Measure a setting."""
+        trials, first = self.trials(), min(setting.layers)
         with precision(self.bfloat16):
-            trials, first = self.trials(), min(setting.layers)
             if first not in self._states:
                 # One at a time: they are large.
                 self._states.clear()
                 self._states[first] = states_before(
                     self.model, self.batches.batches, first
                 )
-            tree, options = builder(setting.hierarchy), self._options(setting)
+            tree = builder(setting.hierarchy)
             with resumed(self.model, self._states[first], first):
-                return Outcome.of(trials.measure(setting.layers, tree, **options))
+                return Outcome.of(
+                    trials.measure(setting.layers, tree, **setting.options)
+                )
 
     def trials(self) -> ReplacementTrials:
         """The original's scores, computed when they are first asked for."""
         if self._trials is None:
-            self._trials = ReplacementTrials(
-                self.model, self.batches.batches, self.batches.labels, read=self.read
-            )
+            with precision(self.bfloat16):
+                self._trials = ReplacementTrials(
+                    self.model,
+                    self.batches.batches,
+                    self.batches.labels,
+                    read=self.read,
+                    progress=False,
+                )
         return self._trials
-
-    def _options(self, setting: Setting) -> dict[str, Any]:
-        return setting.options

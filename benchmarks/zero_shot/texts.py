@@ -1,4 +1,4 @@
-"""Film reviews with their sentiment, in fixed slices, and the encoder that reads them."""
+"""Film reviews with their sentiment, in a fixed order, and the encoder of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tarfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -42,22 +43,25 @@ def minilm() -> Path:
     return package / "model"
 
 
-def imdb(data: Path | None, split: str) -> Reviews:
+@cache
+def imdb(data: Path | None) -> dict[str, Reviews]:
     """The reviews of IMDB, line breaks as such.
 
     Args:
         data: the folder of all data.
-        split: ``"train"`` (20,000), ``"val"`` (5,000) or ``"test"`` (25,000).
+
+    Returns:
+        The splits ``"train"`` (20,000), ``"val"`` (5,000) and ``"test"`` (25,000).
     """
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {"train": {}, "val": {}, "test": {}}
     with tarfile.open(data_file(data, "imdb", "imdb.tar.xz"), "r|xz") as archive:
         for member in archive:
             path = PurePosixPath(member.name)
             file = archive.extractfile(member) if member.isfile() else None
-            if file is not None and path.match(f"imdb/{split}/*/*.txt"):
+            if file is not None and path.match("imdb/*/*/*.txt"):
                 text = file.read().decode("utf-8").replace("<br />", "\n")
-                found[f"{path.parent.name}/{path.name}"] = text
-    return in_order(found)
+                found[path.parts[1]][f"{path.parent.name}/{path.name}"] = text
+    return {split: in_order(texts) for split, texts in found.items()}
 
 
 def movie_reviews(data: Path | None) -> Reviews:
@@ -109,11 +113,13 @@ class Batches:
             ``sentences`` needs.
         labels: in the order of the batches.
         tokens: of every review, likewise, special ones included.
+        order: number of every review, likewise.
     """
 
     batches: list[dict[str, Any]]
     labels: list[int]
     tokens: list[int]
+    order: list[int]
 
 
 def encode(
@@ -140,6 +146,7 @@ def encode(
         batches,
         [reviews.labels[number] for number in order],
         [len(ids[number]) for number in order],
+        order,
     )
 
 
