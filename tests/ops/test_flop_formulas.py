@@ -198,7 +198,6 @@ def test_energies_of_untied_queries_cost_once_more_in_the_backward_pass():
 
 @pytest.mark.parametrize("kind", POSITIONS)
 def test_the_compiled_backend_counts_no_padding(kind):
-    pytest.importorskip("hsa_pyg.ops.cpp.build")
     hierarchy = SignalHierarchy.from_parents(RAGGED)
     q, k, v, position = given_tensors(hierarchy, 2, 4, 3, kind)
     pairs = int(hierarchy.layout.family_size.square().sum())
