@@ -191,8 +191,7 @@ class _Run:
 
     def _describe(self, cut: int) -> None:
         if self.most is not None:
-            cut_at = f"{cut:,} texts cut to {self.most:,} tokens" if cut else "none cut"
-            self.facts["length"] = cut_at
+            self.facts["cut"] = f"{cut:,} texts, to {self.most:,} tokens"
         if self.encoder is not self.original:
             self.facts["positions"] = (
                 f"stretched from {self.original.positions} to {self.most}"
@@ -258,9 +257,8 @@ class _Run:
         text = "\n\n".join(self.parts.measured.texts[:50])
         lengths = self.settings.lengths
         times = forward_times(self.original, replacements, lengths, text)
-        self.facts["machine"] = f"{torch.get_num_threads()} threads" + (
-            f", {self.settings.device}" if self.settings.device != "cpu" else ""
-        )
+        self.facts["device"] = self.settings.device
+        self.facts["threads"] = str(torch.get_num_threads())
         return ZeroShotResult(self.facts, rows, times)
 
     def _row(self, asked: str, hierarchy: str) -> Row:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -29,6 +29,8 @@ def print_result(result: ZeroShotResult, console: Console | None = None) -> None
     """Print what holds for all rows, then the rows, then the times by length."""
     console = console or Console()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")  # a path that is cut short helps nobody
     for name, value in common_facts(result).items():
         table.add_row(name, Text(value))
     console.print(table)
@@ -37,7 +39,8 @@ def print_result(result: ZeroShotResult, console: Console | None = None) -> None
             continue
         table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for at, name in enumerate(head):
-            table.add_column(name, justify="left" if at < 2 else "right")
+            justify: Literal["left", "right"] = "left" if at < 2 else "right"
+            table.add_column(name, justify=justify, no_wrap=at >= 2)
         for row in rows:
             table.add_row(*map(Text, row))
         console.print(table)
@@ -90,9 +93,9 @@ def changes(rows: Sequence[Row]) -> tuple[list[str], Cells]:
     labelled = rows[0].measurement.accuracy_after is not None
     by_cosine = rows[0].cosine_change is not None
     head = ["layers", "trees"]
-    head += ["accuracy\nafter, %", "change ± s.e.,\npoints"] if labelled else []
-    head += ["1 - cosine"] if by_cosine else ["agree-\nment, %", "KL"]
-    head += ["MFLOPs\nafter", "of\nsoftmax's"]
+    head += ["accuracy,\n%", "change ± s.e.,\npoints"] if labelled else []
+    head += ["1 - cosine"] if by_cosine else ["same\nclass, %", "KL"]
+    head += ["MFLOPs", "of\nsoftmax"]
     cells = []
     for row in rows:
         found = row.measurement

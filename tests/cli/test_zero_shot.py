@@ -203,12 +203,12 @@ def test_texts_longer_than_the_model(classifier, tmp_path):
     rows = [{"text": "good film . " * 40, "label": 1}, {"text": "bad", "label": 0}]
     path.write_text("\n".join(map(json.dumps, rows)))
     found = measured(tmp_path, classifier, str(path), "--lengths", "")
-    assert found["facts"]["length"] == "1 texts cut to 48 tokens"
+    assert found["facts"]["cut"] == "1 texts, to 48 tokens"
     found = measured(
         tmp_path, classifier, str(path), "--lengths", "", "--max-length", "100"
     )
     assert found["facts"]["positions"] == "stretched from 48 to 100"
-    assert found["facts"]["length"] == "1 texts cut to 100 tokens"
+    assert found["facts"]["cut"] == "1 texts, to 100 tokens"
 
 
 def by_hand(encoder):
