@@ -9,6 +9,11 @@ from hsa_pyg.analysis.flops import (
     window_attention_flops,
 )
 from hsa_pyg.analysis.node_labels import NodeLabels
+from hsa_pyg.analysis.score_statistics import (
+    ScoreStatistics,
+    collect_score_statistics,
+    score_statistics,
+)
 from hsa_pyg.analysis.tree_shape import TreeShape, tree_shape
 from hsa_pyg.analysis.viewer import render_viewer, write_viewer
 
@@ -16,12 +21,15 @@ __all__ = [
     "AttentionFlops",
     "CountedFlops",
     "NodeLabels",
+    "ScoreStatistics",
     "TreeShape",
     "attention_flops",
     "attention_matrix",
     "collect_block_weights",
+    "collect_score_statistics",
     "counted_flops",
     "render_viewer",
+    "score_statistics",
     "tree_shape",
     "window_attention_flops",
     "write_viewer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -51,17 +52,11 @@ def collect_block_weights(
         >>> first.pair_weight.size(1)
         2
     """
-    layers = [module for module in model.modules() if isinstance(module, HSAConv)]
-    if not layers or any(isinstance(layer, FlatConv) for layer in layers):
-        kind = "flat attention" if layers else "no layer of hierarchical attention"
-        raise ValueError(
-            f"the model has {kind}, so there are no block weights to show; train one "
-            "with attention='hsa'"
-        )
+    layers = attention_layers(model)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     # A shallow copy: .to() moves a signal in place.
     moved = copy.copy(signal).to(device)
-    _check_size(moved.hierarchy, max(layer.heads for layer in layers))
+    check_size(moved.hierarchy, max(layer.heads for layer in layers))
     collected: list[FamilyWeights] = []
 
     def keep(layer: HSAConv, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
@@ -70,23 +65,54 @@ def collect_block_weights(
         hierarchy = args[1] if len(args) > 1 else kwargs["hierarchy"]
         collected.append(_split(index, weight, hierarchy))
 
-    hooks = [layer.register_forward_hook(keep, with_kwargs=True) for layer in layers]
+    watch_layers(layers, keep, lambda: run_model(model, moved))
+    return collected
+
+
+def attention_layers(model: torch.nn.Module) -> list[HSAConv]:
+    """The layers of hierarchical attention of a model.
+
+    Raises:
+        ValueError: if there are none, or some are flat.
+    """
+    layers = [module for module in model.modules() if isinstance(module, HSAConv)]
+    if not layers or any(isinstance(layer, FlatConv) for layer in layers):
+        kind = "flat attention" if layers else "no layer of hierarchical attention"
+        raise ValueError(
+            f"the model has {kind}, so there are no block weights to show; train one "
+            "with attention='hsa'"
+        )
+    return layers
+
+
+def watch_layers(
+    layers: Sequence[HSAConv], watch: Callable[..., None], run: Callable[[], Any]
+) -> None:
+    """Call ``watch(layer, args, kwargs, output)`` for each layer that runs in ``run``.
+
+    Nothing of that stays with the layers, also when ``run`` fails.
+    """
+    hooks = [layer.register_forward_hook(watch, with_kwargs=True) for layer in layers]
     try:
-        run_model(model, moved)
+        run()
     finally:
         for hook in hooks:
             hook.remove()
-    return collected
 
 
 def run_model(model: torch.nn.Module, signal: NestedSignal) -> Tensor:
     """The output of a model as in evaluation; its modules' modes stay as they were."""
-    training = {module: module.training for module in model.modules()}
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    return evaluate(model, copy.copy(signal).to(device))
+
+
+def evaluate(model: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Call a model as in evaluation, without gradients; its modes stay as they were."""
+    training = {module: module.training for module in model.modules()}
     try:
         model.eval()
         with torch.no_grad():
-            return model(copy.copy(signal).to(device))
+            return model(*args, **kwargs)
     finally:
         for module, mode in training.items():
             module.training = mode
@@ -102,7 +128,12 @@ def _split(index: Tensor, weight: Tensor, hierarchy: Any) -> FamilyWeights:
     )
 
 
-def _check_size(hierarchy: SignalHierarchy, heads: int) -> None:
+def check_size(hierarchy: SignalHierarchy, heads: int) -> None:
+    """Refuse more pairs of siblings than :data:`MAX_WEIGHTS`.
+
+    Raises:
+        ValueError: if there are more.
+    """
     member = (hierarchy.parent >= 0) & (hierarchy.leaf_counts > 0)
     family = torch.bincount(hierarchy.parent[member])
     weights = int((family * (family - 1)).sum()) * heads

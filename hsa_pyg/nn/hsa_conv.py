@@ -276,22 +276,7 @@ class HSAConv(MessagePassing):
                 "own, so there are none between siblings; see "
                 "hsa_pyg.analysis.attention_matrix(..., tie_queries=False)"
             )
-        if isinstance(hierarchy, Mapping):
-            if position is not None:
-                raise ValueError(
-                    "'position' has a row per node of a hierarchy, but a dictionary of "
-                    "edges does not say in which order: pass batch.hierarchy"
-                )
-            types = self.in_channels if isinstance(self.in_channels, dict) else ()
-            hierarchy = compile_edges(x, hierarchy, types)
-        check_hierarchy(x, hierarchy)
-        qkv = self.lin_qkv(x, hierarchy)
-        qkv = qkv.view(-1, 3, self.heads, self.head_channels)
-        q, k, v = qkv.unbind(1)
-        if len(self.norms) > 0:
-            q, k, v = (norm(x) for norm, x in zip(self.norms, (q, k, v), strict=True))
-        eps = self._embed(position, domain, hierarchy)
-
+        q, k, v, eps, hierarchy = self.project(x, hierarchy, position, domain)
         out = self._attend(q, k, v, hierarchy, eps)
         if self.query_residual:
             out = out + q
@@ -310,6 +295,33 @@ class HSAConv(MessagePassing):
         if return_attention_weights:
             return result, self._attention_weights(q, k, hierarchy, eps)
         return result
+
+    def project(
+        self,
+        x: LeafFeatures,
+        hierarchy: SignalHierarchy | Mapping[EdgeType, Tensor],
+        position: Tensor | None = None,
+        domain: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, SignalHierarchy]:
+        """What attention is given for some input (arguments are those of ``forward``).
+
+        Queries, keys and values [N, H, D], positions [M, H, D], the compiled forest.
+        """
+        if isinstance(hierarchy, Mapping):
+            if position is not None:
+                raise ValueError(
+                    "'position' has a row per node of a hierarchy, but a dictionary of "
+                    "edges does not say in which order: pass batch.hierarchy"
+                )
+            types = self.in_channels if isinstance(self.in_channels, dict) else ()
+            hierarchy = compile_edges(x, hierarchy, types)
+        check_hierarchy(x, hierarchy)
+        qkv = self.lin_qkv(x, hierarchy)
+        qkv = qkv.view(-1, 3, self.heads, self.head_channels)
+        q, k, v = qkv.unbind(1)
+        if len(self.norms) > 0:
+            q, k, v = (norm(x) for norm, x in zip(self.norms, (q, k, v), strict=True))
+        return q, k, v, self._embed(position, domain, hierarchy), hierarchy
 
     def _embed(
         self, position: Tensor | None, domain: Tensor | None, hierarchy: SignalHierarchy

@@ -6,6 +6,7 @@ at attention; :func:`hsa_pyg.ops.hierarchical_attention` never builds these numb
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -31,6 +32,66 @@ class FamilyWeights(NamedTuple):
     pair_index: Tensor  #: [2, S] node ids: the attended sibling, the attending one
     pair_weight: Tensor  #: [S, H] total weight on the block
     self_weight: Tensor  #: [N, H] weight of each leaf row on itself
+
+
+@dataclass(frozen=True)
+class SiblingScores:
+    """The scores of all pairs of siblings, and of the leaves with themselves.
+
+    Members of families are the internal nodes followed by the leaf rows.
+    """
+
+    parent: Tensor  #: [F + N] internal number of each member's parent, -1 for roots
+    node: Tensor  #: [F + N] node id that meets the siblings
+    count: Tensor  #: [F + N] leaves below
+    target: Tensor  #: [S] the attending member
+    source: Tensor  #: [S] the attended sibling
+    seen: Tensor  #: [S] whether a pattern shows the one to the other
+    pair: Tensor  #: [S, H] s(B, C) + log n_C
+    own: Tensor  #: [N, H] s(i, i), -infinity where no leaf attends to itself
+
+    def kept(self, focus: Focus | None) -> tuple[Tensor, Tensor]:
+        """``pair`` and ``own`` with -infinity for what is not seen, or not kept."""
+        pair, own = self.pair, self.own
+        if not bool(self.seen.all()):
+            pair = pair.masked_fill(~self.seen[:, None], float("-inf"))
+        if focus is None:
+            return pair, own
+        place = self.node[self.source]
+        return _focus(pair, own, self.target, place, self.node, focus)
+
+
+def sibling_scores(
+    q: Tensor,
+    k: Tensor,
+    hierarchy: SignalHierarchy,
+    *,
+    self_attention: bool = True,
+    position: Tensor | None = None,
+    scale: float = 1.0,
+    pattern: Pattern | None = None,
+) -> SiblingScores:
+    """The scores between siblings; arguments are those of :func:`family_weights`.
+
+    Raises:
+        ValueError: for rows or shapes that do not fit.
+    """
+    _check(q, k, hierarchy, position)
+    layout = hierarchy.layout
+    parent, node, target, source, seen = _pairs(hierarchy, pattern)
+    count = torch.cat([layout.internal_count, torch.ones_like(hierarchy.leaves)])
+    q_mean = _means(layout, q, parent)
+    k_mean = _means(layout, k, parent)
+    s = (q_mean[target] * k_mean[source]).sum(-1) * scale
+    own = (q * k).sum(-1) * scale
+    if position is not None:
+        eps = position[node]
+        s = s + (eps[target] * eps[source]).sum(-1)
+        own = own + position[hierarchy.leaves].square().sum(-1)
+    if not self_attention:
+        own = torch.full_like(own, float("-inf"))
+    s = s + count[source].to(s.dtype).log()[:, None]
+    return SiblingScores(parent, node, count, target, source, seen, s, own)
 
 
 def family_weights(
@@ -61,25 +122,22 @@ def family_weights(
     Raises:
         ValueError: for rows or shapes that do not fit.
     """
-    _check(q, k, hierarchy, position)
+    scores = sibling_scores(
+        q,
+        k,
+        hierarchy,
+        self_attention=self_attention,
+        position=position,
+        scale=scale,
+        pattern=pattern,
+    )
+    s, own = scores.kept(focus)
+    parent, node, count = scores.parent, scores.node, scores.count
+    target, source = scores.target, scores.source
+    if pattern is not None:
+        target, source, s = (x[scores.seen] for x in (target, source, s))
     layout = hierarchy.layout
     inner = layout.internal_node.numel()
-    parent, node, target, source = _pairs(hierarchy, pattern)
-    count = torch.cat([layout.internal_count, torch.ones_like(hierarchy.leaves)])
-    q_mean = _means(layout, q, parent)
-    k_mean = _means(layout, k, parent)
-
-    s = (q_mean[target] * k_mean[source]).sum(-1) * scale
-    own = (q * k).sum(-1) * scale
-    if position is not None:
-        eps = position[node]
-        s = s + (eps[target] * eps[source]).sum(-1)
-        own = own + position[hierarchy.leaves].square().sum(-1)
-    if not self_attention:
-        own = torch.full_like(own, float("-inf"))
-    s = s + count[source].to(s.dtype).log()[:, None]
-    if focus is not None:
-        s, own = _focus(s, own, target, node[source], node, focus)
     top = s.new_full((inner + q.size(0), q.size(1)), float("-inf"))
     top = top.scatter_reduce(0, target[:, None].expand_as(s), s.detach(), "amax")
     top = top.masked_fill(torch.isinf(top), 0)  # roots have no siblings
@@ -187,12 +245,13 @@ def _check(
 
 def _pairs(
     hierarchy: SignalHierarchy, pattern: Pattern | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The pairs of siblings among the internal nodes followed by the leaf rows.
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """All pairs of siblings among the internal nodes followed by the leaf rows.
 
     Returns:
         ``parent`` [F + N], internal number of the parent or -1; ``node`` [F + N], the
-        node id that meets the siblings; ``target`` and ``source`` [S].
+        node id that meets the siblings; ``target`` and ``source`` [S], and whether the
+        pattern shows the one to the other [S].
     """
     layout = hierarchy.layout
     inner = layout.internal_node.numel()
@@ -203,7 +262,7 @@ def _pairs(
     parent[entity] = entity_parent
     node = torch.cat([layout.internal_node, hierarchy.leaves])
     node[entity] = layout.entity_node[:-1]
-    targets, sources = [entity[:0]], [entity[:0]]
+    targets, sources, seen = [entity[:0]], [entity[:0]], [entity[:0] == 0]
     for mixed, width, families, member, family, _, _ in layout.buckets.tolist():
         grid = layout.bucket_member[member : member + families * width]
         grid = grid.view(families, width)
@@ -214,12 +273,14 @@ def _pairs(
         parent[grid[real]] = owner.expand(-1, width)[real]
         other = ~torch.eye(width, dtype=torch.bool, device=grid.device)
         both = real[:, :, None] & real[:, None, :] & other
+        mask = other
         if pattern is not None:
             place, size = torch.arange(width, device=grid.device), real.sum(1)
-            both &= pattern.mask(place[:, None], place, size[:, None, None])
+            mask = pattern.mask(place[:, None], place, size[:, None, None])
+        seen.append(mask.expand_as(both)[both])
         targets.append(grid[:, :, None].expand(-1, -1, width)[both])
         sources.append(grid[:, None, :].expand(-1, width, -1)[both])
-    return parent, node, torch.cat(targets), torch.cat(sources)
+    return parent, node, torch.cat(targets), torch.cat(sources), torch.cat(seen)
 
 
 def _means(layout: FamilyLayout, x: Tensor, parent: Tensor) -> Tensor:
