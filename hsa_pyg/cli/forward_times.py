@@ -91,26 +91,22 @@ def _times(
     reasons = [""] * len(calls)
     taken: list[list[float]] = [[] for _ in calls]
     begin = time.perf_counter()
-    for at in range(-1, ROUNDS):  # the first one warms up
+    for _ in range(1 + ROUNDS):
         for place, call in enumerate(calls):
             if reasons[place]:
                 continue
             try:
                 seconds = call()
-            except (
-                RuntimeError,
-                MemoryError,
-                ValueError,
-                NotImplementedError,
-            ) as error:
-                reasons[place] = str(error).splitlines()[0] if str(error) else "memory"
+            # What is not implemented, and too little memory, are RuntimeErrors.
+            except (RuntimeError, MemoryError, ValueError) as error:
+                reasons[place] = (str(error) or "memory").splitlines()[0]
                 continue
-            if at >= 0:
-                taken[place].append(seconds)
-        if at >= 0 and time.perf_counter() - begin > BUDGET:
+            taken[place].append(seconds)
+        if time.perf_counter() - begin > BUDGET:
             break
+    # The first round warms up, unless it is so long that it is the only one.
     found = (
-        median(rounds) if rounds and not reason else None
+        median(rounds[1:] or rounds) if rounds and not reason else None
         for rounds, reason in zip(taken, reasons, strict=True)
     )
     return LengthTimes(length, tuple(found), tuple(reasons))
