@@ -36,7 +36,8 @@ class TextVectors:
         normalize: Whether vectors are scaled to length 1.
         max_length: Tokens of a text that are read, at most; by default as many as model
             and tokenizer allow. Longer texts are counted in :attr:`report`.
-        batch_tokens: Tokens of a batch, padding included.
+        batch_tokens: Tokens of a batch, padding included. By default 512 on a CPU,
+            whose caches they fit, and 32,768 elsewhere.
         device: Where to compute; by default where the model is.
         autocast: A dtype to compute in, such as ``torch.bfloat16``.
         log: Show a progress bar, and tell of texts that were cut.
@@ -53,7 +54,7 @@ class TextVectors:
         *,
         normalize: bool = False,
         max_length: int | None = None,
-        batch_tokens: int = 8192,
+        batch_tokens: int | None = None,
         device: torch.device | str | None = None,
         autocast: torch.dtype | None = None,
         log: bool = True,
@@ -70,8 +71,9 @@ class TextVectors:
         self.cache = None if cache is None else Path(cache)
         self.normalize = normalize
         self.max_length = min(limit for limit in known if limit is not None)
-        self.batch_tokens = batch_tokens
         self.device = model.device if device is None else torch.device(device)
+        few = 512 if self.device.type == "cpu" else 32_768
+        self.batch_tokens = few if batch_tokens is None else batch_tokens
         self.autocast = autocast
         self.log = log
         #: What was cut, and how often, since this was made.
@@ -116,12 +118,20 @@ class TextVectors:
     @cached_property
     def fingerprint(self) -> str:
         """What tells this model, tokenizer and settings from others."""
-        digest = hashlib.sha256(self.model.config.to_json_string().encode())
+        config = self.model.config.to_dict()
+        # Neither a version nor a place tells of the weights.
+        for name in ("transformers_version", "_name_or_path"):
+            config.pop(name, None)
+        told = json.dumps(config, sort_keys=True, default=str)
+        digest = hashlib.sha256(told.encode())
         for name, weight in sorted(self.model.state_dict().items()):
             digest.update(name.encode())
             flat = weight.detach().cpu().contiguous().view(-1)
             digest.update(flat.view(torch.uint8).numpy().tobytes())
-        digest.update(self.tokenizer.backend_tokenizer.to_str().encode())
+        words = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        # Every call sets these two.
+        words = {k: v for k, v in words.items() if k not in ("truncation", "padding")}
+        digest.update(json.dumps(words, sort_keys=True).encode())
         settings = [self.normalize, self.max_length, str(self.autocast)]
         digest.update(json.dumps(settings).encode())
         return digest.hexdigest()

@@ -105,6 +105,9 @@ def test_the_key_tells_models_settings_and_texts_apart(make, tmp_path, options):
         calls = count_calls(vectors)
         vectors(texts)
         assert sum(calls) == len({text for text in texts if text})
+    used = make()
+    used.tokenizer(TEXTS, padding=True, truncation=True, max_length=2)
+    assert used.fingerprint == make().fingerprint
     changed = make(tmp_path)
     with torch.no_grad():
         next(changed.model.parameters())[0, 0] += 1
