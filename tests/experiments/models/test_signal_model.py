@@ -152,6 +152,16 @@ def test_it_learns_to_find_a_word(baseline):
     assert (model.eval()(batch).argmax(1) == batch.y).all()
 
 
+def test_mixed_precision_is_near(baseline, batch):
+    model = baseline(dropout=0.0)
+    exact = model(batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = model(batch)
+        torch.nn.functional.cross_entropy(low, batch.y).backward()
+    torch.testing.assert_close(low.float(), exact, atol=0.1, rtol=0.1)
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
 def test_an_encoder_of_ones_own(samples, schema):
     encoder = LeafEncoder(16, vocab_sizes={"token": 10}, in_channels={"image": 3})
     model = make_model("hgt", schema, 2, 16, encoder=encoder)
