@@ -16,6 +16,11 @@ from hsa_pyg.nn.positional import (
 )
 from hsa_pyg.nn.readout import LeafReadout, leaf_means
 from hsa_pyg.nn.transformer import HSATransformer, PaperBlock, PreNormBlock
+from hsa_pyg.nn.word_vectors import (
+    WordVectorEmbedding,
+    WordVectors,
+    read_word_vectors,
+)
 
 __all__ = [
     "CategoryEmbedding",
@@ -34,9 +39,12 @@ __all__ = [
     "SequencePosition",
     "SetPosition",
     "TokenEmbedding",
+    "WordVectorEmbedding",
+    "WordVectors",
     "banded",
     "blocklocal",
     "flat_attention",
     "hierarchical_attention",
     "leaf_means",
+    "read_word_vectors",
 ]

@@ -205,7 +205,7 @@ def _read_parquet(index: Path) -> list[str]:
         from pyarrow import parquet
     except ImportError as error:
         raise ImportError(
-            f"Reading {index.name!r} needs PyArrow: pip install pyarrow."
+            f'Reading {index.name!r} needs PyArrow: pip install "hsa-pyg[vectors]".'
         ) from error
     table = parquet.read_table(index)
     if table.num_columns != 1:

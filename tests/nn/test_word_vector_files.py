@@ -105,8 +105,9 @@ def write_index(tmp_path, form):
     elif form == "json":
         path.write_text(json.dumps(WORDS))
     else:
-        parquet = pytest.importorskip("pyarrow.parquet")
-        arrow = pytest.importorskip("pyarrow")
+        import pyarrow as arrow
+        from pyarrow import parquet
+
         parquet.write_table(arrow.table({"index": WORDS}), path)
     return path
 
@@ -150,5 +151,7 @@ def test_arrays_that_are_none(tmp_path):
 
 def test_parquet_names_what_it_needs(tmp_path, array, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match="needs PyArrow: pip install"):
+    with pytest.raises(
+        ImportError, match=r"needs PyArrow: pip install .hsa-pyg\[vectors\]"
+    ):
         find_in_array(array, tmp_path / "i.parquet", {"a"})

@@ -1,6 +1,7 @@
 """Hierarchical attention within pretrained models of Hugging Face transformers."""
 
 from hsa_pyg.integrations.transformers.energy import Energy
+from hsa_pyg.integrations.transformers.features import SentenceFeatures, token_vectors
 from hsa_pyg.integrations.transformers.measure import (
     Measurement,
     ReplacementTrials,
@@ -22,6 +23,7 @@ from hsa_pyg.integrations.transformers.replace import (
 from hsa_pyg.integrations.transformers.search import Clusters, Ward
 from hsa_pyg.integrations.transformers.selection import LayerSelection, select_layers
 from hsa_pyg.integrations.transformers.sentences import Sentences
+from hsa_pyg.integrations.transformers.text_vectors import TextVectors
 from hsa_pyg.integrations.transformers.trees import (
     Flat,
     Quadtree,
@@ -43,7 +45,9 @@ __all__ = [
     "Quadtree",
     "Remembered",
     "ReplacementTrials",
+    "SentenceFeatures",
     "Sentences",
+    "TextVectors",
     "Tokens",
     "TreeBuilder",
     "Ward",
@@ -58,4 +62,5 @@ __all__ = [
     "replaced_layers",
     "restore_attention",
     "select_layers",
+    "token_vectors",
 ]
