@@ -37,12 +37,14 @@ def print_result(result: ZeroShotResult, console: Console | None = None) -> None
     for head, rows in (changes(result.rows), durations(result)):
         if not rows:
             continue
-        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
         for at, name in enumerate(head):
             justify: Literal["left", "right"] = "left" if at < 2 else "right"
-            table.add_column(name, justify=justify, no_wrap=at >= 2)
+            wraps: dict[str, Any] = {"no_wrap": at >= 2, "overflow": "fold"}
+            table.add_column(name, justify=justify, **wraps)
         for row in rows:
             table.add_row(*map(Text, row))
+        console.print()
         console.print(table)
     for line in not_run(result):
         console.print(Text(line), soft_wrap=True)
@@ -57,9 +59,9 @@ def write_result(result: ZeroShotResult, out: Path) -> None:
     lines = [f"- {name}: {value}" for name, value in common_facts(result).items()]
     for head, rows in (changes(result.rows), durations(result)):
         if rows:
-            flat = [name.replace("\n", " ") for name in head]
-            table = [flat, ["---"] * len(head), *rows]
-            lines += ["", *("| " + " | ".join(row) + " |" for row in table)]
+            table = [head, ["---"] * len(head), *rows]
+            texts = (" | ".join(row).replace("\n", " ") for row in table)
+            lines += ["", *(f"| {text} |" for text in texts)]
     lines += [""] * bool(not_run(result)) + [f"- {x}" for x in not_run(result)]
     out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -93,14 +95,15 @@ def changes(rows: Sequence[Row]) -> tuple[list[str], Cells]:
     labelled = rows[0].measurement.accuracy_after is not None
     by_cosine = rows[0].cosine_change is not None
     head = ["layers", "trees"]
-    head += ["accuracy,\n%", "change ± s.e.,\npoints"] if labelled else []
-    head += ["1 - cosine"] if by_cosine else ["same\nclass, %", "KL"]
-    head += ["MFLOPs", "of\nsoftmax"]
+    head += ["acc.,\n%", "change ±\ns.e., points"] if labelled else []
+    head += ["1 - cosine"] if by_cosine else ["same,\n%", "KL"]
+    head += ["MFLOPs", "share"]
     cells = []
     for row in rows:
         found = row.measurement
-        numbers = ",".join(map(str, found.layers))
-        shown = numbers if row.asked[:1].isdigit() else f"{row.asked}: {numbers}"
+        numbers = shown_layers(found.layers)
+        chosen = row.asked.startswith("select:")
+        shown = f"{row.asked}\n{numbers}" if chosen else numbers
         line = [shown, row.hierarchy]
         if found.accuracy_after is not None and found.change is not None:
             error = found.change_error
@@ -123,8 +126,7 @@ def durations(result: ZeroShotResult) -> tuple[list[str], Cells]:
         return [], []
     head = ["seconds", "trees", *(f"{time.length:,}\ntokens" for time in result.times)]
     names = [("softmax", "")] + [
-        (",".join(map(str, row.measurement.layers)), row.hierarchy)
-        for row in result.rows
+        (shown_layers(row.measurement.layers), row.hierarchy) for row in result.rows
     ]
     cells = [
         [*name, *(_seconds(time.seconds[at]) for time in result.times)]
@@ -146,6 +148,20 @@ def not_run(result: ZeroShotResult) -> list[str]:
                 verb = "was run" if every else "was not run"
                 lines[f"At {time.length:,} tokens {who} {verb}: {reason}"] = None
     return list(lines)
+
+
+def shown_layers(layers: Sequence[int]) -> str:
+    """Numbers of layers, three or more in a row as a range."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and runs[-1][-1] == layer - 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    return ",".join(
+        f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run))
+        for run in runs
+    )
 
 
 def _megaflops(flops: float) -> str:
