@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from hsa_pyg.cli.experiment import experiment, report
 from hsa_pyg.cli.zero_shot_command import zero_shot
 
 app = typer.Typer(
@@ -268,6 +269,8 @@ def convert(
 
 
 app.command("zero-shot")(zero_shot)
+app.command()(experiment)
+app.command()(report)
 
 
 if __name__ == "__main__":

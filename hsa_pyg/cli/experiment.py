@@ -1,0 +1,170 @@
+"""The commands ``hsa-pyg experiment`` and ``hsa-pyg report``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from hsa_pyg.cli import SettingsError
+
+if TYPE_CHECKING:
+    from hsa_pyg.experiments.running import Run
+
+Results = Annotated[Path, typer.Option("--out", help="Folder of the results files.")]
+#: Part of a processor's speed in matrix products that a training run reaches.
+_EFFICIENCY = 0.4
+
+
+def experiment(
+    name: Annotated[
+        str, typer.Argument(help="A shipped configuration, or the path of a YAML file.")
+    ],
+    task: Annotated[
+        list[str] | None, typer.Option(help="Short for --set task=TASK; repeatable.")
+    ] = None,
+    attention: Annotated[
+        list[str] | None,
+        typer.Option(help="Short for --set attention=ATTENTION; repeatable."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="key=value; key=a,b runs both. Repeatable."),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each setting, from seed 0.")
+    ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(min=0, help="Processes at a time; 0 runs all in this one."),
+    ] = 2,
+    out: Results = Path("docs/results"),
+    work: Annotated[Path, typer.Option(help="Folder of the checkpoints.")] = Path(
+        "runs/experiments"
+    ),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would run, and how long.")
+    ] = False,
+) -> None:
+    """Run every setting of the experiment NAME with every seed.
+
+    Each run leaves OUT/NAME/SETTING-SEED.json. A finished run is not run again, an
+    interrupted one goes on from its last epoch: repeat the command.
+    """
+    from hsa_pyg.experiments.configuration import expand, load_configuration, override
+    from hsa_pyg.experiments.running import Run
+    from hsa_pyg.experiments.scheduling import Schedule
+
+    configuration = load_configuration(name)
+    assignments = list(set_ or ())
+    for key, values in (("task", task), ("attention", attention)):
+        if values:
+            assignments.append(f"{key}={','.join(values)}")
+    override(configuration, assignments)
+    runs = [
+        Run(
+            configuration.experiment,
+            setting,
+            seed,
+            out / configuration.name,
+            work / configuration.name,
+        )
+        for setting in expand(configuration)
+        for seed in range(seeds or configuration.seeds)
+    ]
+    waiting = [run for run in runs if not run.is_finished()]
+    console = Console()
+    done = len(runs) - len(waiting)
+    console.print(f"{len(runs)} runs, {done} of them finished before.")
+    if dry_run:
+        _print_plan(waiting, max(jobs, 1), console)
+        return
+    if not waiting:
+        return
+    try:
+        failed = Schedule(waiting, jobs).execute()
+    except KeyboardInterrupt:
+        console.print("Interrupted: repeat the command to go on from the last epochs.")
+        raise typer.Exit(130) from None
+    for run_name, reason in failed.items():
+        console.print(f"{run_name} failed, {reason}", soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
+    console.print(f"Results: {out / configuration.name}", soft_wrap=True)
+
+
+def report(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Experiments to report on; all with results if left out."),
+    ] = None,
+    out: Results = Path("docs/results"),
+    page: Annotated[
+        Path | None, typer.Option(help="Markdown page, if not the configuration's.")
+    ] = None,
+) -> None:
+    """Gather the results files of experiments into their Markdown pages.
+
+    Only what stands between the page's two markers is replaced; pictures go to a
+    folder "images" beside the page.
+    """
+    from hsa_pyg.experiments.configuration import load_configuration
+    from hsa_pyg.experiments.experiment import find_experiment
+    from hsa_pyg.experiments.page import replace_part
+    from hsa_pyg.experiments.records import read_records
+
+    found = names or sorted(path.name for path in out.glob("*") if path.is_dir())
+    if not found:
+        raise FileNotFoundError(f"There are no results in {out}.")
+    console = Console()
+    for name in found:
+        configuration = load_configuration(name)
+        records = read_records(out / configuration.name)
+        target = page or Path(configuration.page)
+        experiment = find_experiment(configuration.experiment)
+        part = experiment.page(records, target.parent / "images")
+        try:
+            replace_part(target, configuration.name, part)
+        except ValueError as error:
+            raise SettingsError(str(error)) from error
+        console.print(f"{name}: {len(records)} runs -> {target}", soft_wrap=True)
+
+
+def _print_plan(runs: Sequence[Run], jobs: int, console: Console) -> None:
+    from hsa_pyg.experiments.experiment import find_experiment
+
+    speed = _matrix_speed() * _EFFICIENCY
+    whole = 0.0
+    for run in runs:
+        seconds = run.known_seconds()
+        source = "as its other seeds"
+        if seconds is None:
+            work = find_experiment(run.experiment).work(run.setting.settings)
+            seconds, source = work / speed, "from its FLOPs"
+        whole += seconds
+        console.print(
+            f"{run.name}: {seconds / 60:.1f} minutes ({source})", soft_wrap=True
+        )
+    console.print(f"About {whole / jobs / 3600:.2f} hours in all by {jobs} jobs.")
+
+
+def _matrix_speed() -> float:
+    """FLOPs per second of small matrix products on one thread."""
+    import torch
+
+    x, w = torch.randn(1000, 64), torch.randn(64, 64)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        begin, products = time.perf_counter(), 0
+        while time.perf_counter() - begin < 0.1:
+            torch.mm(x, w)
+            products += 1
+        elapsed = time.perf_counter() - begin
+    finally:
+        torch.set_num_threads(threads)
+    return products * 2 * x.numel() * w.size(1) / elapsed

@@ -1,0 +1,205 @@
+"""Configuration files of experiments, and the settings that they expand to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from hsa_pyg.cli import SettingsError
+from hsa_pyg.experiments.experiment import Experiment, find_experiment, nearest
+
+try:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+except ImportError as error:
+    raise ImportError(
+        'Experiments need OmegaConf: pip install "hsa-pyg[train]".'
+    ) from error
+
+_HERE = Path(__file__).parent
+#: Where configurations lie: in an installed package, and in a checkout.
+FOLDERS = (_HERE / "_shipped", _HERE.parents[1] / "examples" / "experiments")
+
+
+@dataclass
+class Configuration:
+    """What a configuration file says.
+
+    Args:
+        experiment: Class of the experiment.
+        axes: Values of each setting that is varied; every combination is run.
+        settings: Values of other settings, where they differ from the defaults.
+        seeds: How often each setting is run, with seeds from 0.
+        page: Markdown page that the report goes into.
+        name: Of the file.
+    """
+
+    experiment: str = ""
+    axes: dict[str, list[Any]] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    seeds: int = 5
+    page: str = "docs/results.md"
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of the grid.
+
+    Args:
+        name: Unique among the settings of an experiment; part of file names.
+        settings: The experiment's complete settings.
+    """
+
+    name: str
+    settings: Any
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """The settings as they stand in results files."""
+        return asdict(self.settings)
+
+
+def load_configuration(name: str) -> Configuration:
+    """Read a configuration by the name of a shipped file, or by a path.
+
+    Raises:
+        SettingsError: if there is no such file, or a key in it is not known.
+    """
+    path = _find(name)
+    try:
+        read: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+    except OmegaConfBaseException as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from error
+    except Exception as error:  # YAML's own errors, of a class of the parser's
+        raise SettingsError(f"{path} is no YAML file: {error}") from error
+    if not isinstance(read, dict):
+        raise SettingsError(f"{path} must hold keys and values.")
+    known = [one.name for one in fields(Configuration) if one.name != "name"]
+    _check_keys(read, known, path.name)
+    merged = OmegaConf.merge(OmegaConf.structured(Configuration), read)
+    configuration: Any = OmegaConf.to_object(merged)
+    configuration.name = path.stem
+    experiment = find_experiment(configuration.experiment)
+    settings = _names(experiment)
+    for part in ("axes", "settings"):
+        _check_keys(getattr(configuration, part), settings, f"{path.name}, {part}")
+    return configuration
+
+
+def override(configuration: Configuration, assignments: Sequence[str]) -> None:
+    """Change settings by ``key=value`` texts; ``key=a,b`` makes an axis.
+
+    A list in brackets is one value of a setting that takes a list.
+
+    Raises:
+        SettingsError: if a text is no assignment, or its key is not known.
+    """
+    experiment = find_experiment(configuration.experiment)
+    lists = {one.name for one in fields(experiment.settings) if "list" in str(one.type)}
+    for text in assignments:
+        key, equals, value = text.partition("=")
+        if not equals or not value:
+            raise SettingsError(f"--set takes key=value, got {text!r}.")
+        _check_keys([key], _names(experiment), "--set")
+        if key in lists:
+            values = [_parse(value)]
+        else:
+            values = [_parse(one) for one in value.strip("[]").split(",")]
+        configuration.axes.pop(key, None)
+        configuration.settings.pop(key, None) if len(values) > 1 else None
+        if len(values) > 1 or key in experiment.naming:
+            configuration.axes[key] = values
+        else:
+            configuration.settings[key] = values[0]
+
+
+def expand(configuration: Configuration) -> list[Setting]:
+    """Every setting of the grid, each once.
+
+    Raises:
+        SettingsError: if a value does not fit its setting, or settings one another.
+    """
+    experiment = find_experiment(configuration.experiment)
+    axes = configuration.axes
+    for key, values in axes.items():
+        if not values:
+            raise SettingsError(f"The axis {key!r} has no values.")
+    found: dict[str, Setting] = {}
+    for combination in product(*axes.values()):
+        chosen = dict(zip(axes, combination, strict=True))
+        complete = _complete(experiment, {**configuration.settings, **chosen})
+        # What the experiment's own defaults make of the same task.
+        plain = _complete(
+            experiment, {k: chosen[k] for k in experiment.naming if k in chosen}
+        )
+        name = _name(experiment, complete, plain)
+        found.setdefault(name, Setting(name, complete))
+    return list(found.values())
+
+
+def _complete(experiment: Experiment, values: Mapping[str, Any]) -> Any:
+    try:
+        merged = OmegaConf.merge(
+            OmegaConf.structured(experiment.settings), dict(values)
+        )
+        settings = OmegaConf.to_object(merged)
+    except OmegaConfBaseException as error:
+        reason = str(error).splitlines()[0]
+        raise SettingsError(
+            f"A setting has no fitting value: {reason} ({dict(values)})"
+        ) from error
+    return experiment.complete(settings)
+
+
+def _name(experiment: Experiment, settings: Any, plain: Any) -> str:
+    parts = [str(getattr(settings, key)) for key in experiment.naming]
+    for one in fields(settings):
+        value, usual = getattr(settings, one.name), getattr(plain, one.name)
+        if one.name in experiment.naming or value == usual:
+            continue
+        if value is True:
+            parts.append(one.name)
+        elif isinstance(value, list):
+            parts.append(one.name + "-".join(map(str, value)))
+        else:
+            parts.append(f"{one.name}{'none' if value is None else value}")
+    return re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(parts))
+
+
+def _names(experiment: Experiment) -> list[str]:
+    return [one.name for one in fields(experiment.settings)]
+
+
+def _check_keys(keys: Iterable[str], known: Sequence[str], place: str) -> None:
+    for key in keys:
+        if key not in known:
+            raise SettingsError(
+                f"There is no setting {key!r} ({place}){nearest(str(key), known)}"
+            )
+
+
+def _parse(text: str) -> Any:
+    """A value as YAML reads it."""
+    try:
+        read: Any = OmegaConf.to_container(OmegaConf.create(f"value: {text}"))
+    except Exception as error:
+        raise SettingsError(f"--set cannot read the value {text!r}.") from error
+    return read["value"]
+
+
+def _find(name: str) -> Path:
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        return path
+    shipped: dict[str, Path] = {}
+    for folder in FOLDERS:
+        for one in sorted(folder.glob("*.yaml")):
+            shipped.setdefault(one.stem, one)
+    if name not in shipped:
+        raise SettingsError(f"There is no experiment {name!r}{nearest(name, shipped)}")
+    return shipped[name]

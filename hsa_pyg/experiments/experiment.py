@@ -1,0 +1,128 @@
+"""What an experiment is: settings, a run for each of them, and a page of results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hsa_pyg.cli import SettingsError
+from hsa_pyg.experiments.records import Record
+
+#: Module and class of each experiment; loaded when it is asked for.
+_CLASSES = {
+    "semantic-focus": ("semantic_focus.experiment", "SemanticFocus"),
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands after an epoch.
+
+    Args:
+        epoch: Epochs done.
+        epochs: Epochs in all.
+        text: Losses and scores in a few words.
+        rate: Leaves (tokens) trained on per second.
+    """
+
+    epoch: int
+    epochs: int
+    text: str
+    rate: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run has measured.
+
+    Args:
+        history: A row of numbers for each epoch.
+        final: The numbers that the run is judged by.
+        attention_flops: FLOPs of attention's matrix products, over the whole run.
+        facts: What else there is to say, such as why the run ended early.
+        seconds: Time spent, that before an interruption included.
+    """
+
+    history: Sequence[Mapping[str, float]]
+    final: Mapping[str, float]
+    attention_flops: int
+    seconds: float
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Experiment(ABC):
+    """A class of runs that differ in their settings and seeds.
+
+    Attributes:
+        name: As in configuration files.
+        settings: Dataclass of the settings, every field with a default.
+        naming: Settings that every run's name tells.
+    """
+
+    name: ClassVar[str]
+    settings: ClassVar[type]
+    naming: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def complete(self, settings: Any) -> Any:
+        """Check settings, fill in what others imply, and clear what plays no part.
+
+        Raises:
+            SettingsError: if they do not fit together.
+        """
+
+    @abstractmethod
+    def run(
+        self,
+        settings: Any,
+        seed: int,
+        checkpoint: Path,
+        tell: Callable[[Progress], None],
+    ) -> Outcome:
+        """Run once, on from ``checkpoint`` if there is one.
+
+        Args:
+            settings: Complete ones.
+            seed: Of everything that is drawn.
+            checkpoint: File to write after each epoch.
+            tell: Called after each epoch.
+        """
+
+    @abstractmethod
+    def work(self, settings: Any) -> float:
+        """FLOPs of a whole run, for an estimate of its time."""
+
+    @abstractmethod
+    def page(self, records: Sequence[Record], images: Path) -> str:
+        """Markdown tables of finished runs; pictures go to the folder ``images``."""
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of a name.
+
+    Raises:
+        SettingsError: if there is none.
+    """
+    if name not in _CLASSES:
+        raise SettingsError(f"There is no experiment {name!r}{nearest(name, _CLASSES)}")
+    module, cls = _CLASSES[name]
+    return getattr(import_module(f"hsa_pyg.experiments.{module}"), cls)()
+
+
+def nearest(key: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown key: the nearest, or all that are known.
+
+    Args:
+        key: The unknown one.
+        known: The known ones.
+    """
+    known = list(known)
+    close = get_close_matches(key, known, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known are {', '.join(known)}."

@@ -1,0 +1,115 @@
+"""The page that results are reported on: tables between markers, prose around them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+from hsa_pyg.experiments.records import Record, write_whole
+
+
+def replace_part(page: Path, name: str, part: str) -> None:
+    """Write a part of a page between its two markers; what stands around it stays.
+
+    A page that is not there, or has no such part yet, gets it at its end.
+
+    Args:
+        page: Markdown file.
+        name: Of the part, told by the markers.
+        part: Its new text.
+
+    Raises:
+        ValueError: if one marker is there without the other.
+    """
+    begin = f"<!-- hsa-pyg report {name}: begin, written by the command -->"
+    end = f"<!-- hsa-pyg report {name}: end -->"
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    if (begin in text) != (end in text) or text.find(end) < text.find(begin):
+        raise ValueError(
+            f"{page} has one marker of the report {name!r} without the other: put "
+            f"{begin!r} and {end!r} around the part that the report may replace."
+        )
+    new = f"{begin}\n\n{part.strip()}\n\n{end}"
+    if begin in text:
+        before, _, rest = text.partition(begin)
+        text = before + new + rest.partition(end)[2]
+    else:
+        text = f"{text.rstrip()}\n\n{new}\n".lstrip()
+    write_whole(page, text)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, its first column to the left and the others to the right."""
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *rows))
+
+
+def mean_and_deviation(values: Sequence[float]) -> str:
+    """Mean and standard deviation, such as ``0.812 ± 0.010``."""
+    spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
+    return f"{fmean(values):.3f}{spread}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The differences of two settings, seed by seed.
+
+    Args:
+        mean: Mean difference.
+        error: Its standard error; nan for one seed.
+        seeds: Number of seeds that both have.
+    """
+
+    mean: float
+    error: float
+    seeds: int
+
+    def __str__(self) -> str:
+        spread = "" if math.isnan(self.error) else f" ± {self.error:.3f}"
+        return f"{self.mean:+.3f}{spread} (n={self.seeds})"
+
+
+def compare(one: Mapping[int, float], other: Mapping[int, float]) -> Comparison | None:
+    """Paired comparison of what two settings reach with each seed.
+
+    Args:
+        one: Number by seed.
+        other: The same of the setting that is compared with.
+
+    Returns:
+        Mean of ``one - other`` and its standard error; None without a common seed.
+    """
+    pairs = [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
+    if not pairs:
+        return None
+    error = stdev(pairs) / math.sqrt(len(pairs)) if len(pairs) > 1 else math.nan
+    return Comparison(fmean(pairs), error, len(pairs))
+
+
+def by_setting(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Records by the names of their settings, in the order of the records."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record.setting, []).append(record)
+    return groups
+
+
+def provenance(records: Sequence[Record]) -> str:
+    """A line on where numbers are from: revisions, processors, versions of torch."""
+    revisions, machines, torches = set(), set(), set()
+    for record in records:
+        environment = record.environment
+        for one in (environment, *environment.get("earlier", ())):
+            dirty = " (changed)" if one["dirty"] else ""
+            revisions.add(f"{(one['revision'] or 'installed')[:12]}{dirty}")
+            machines.add(one["processor"])
+            torches.add(one["versions"]["torch"])
+    hours = sum(record.seconds for record in records) / 3600
+    return (
+        f"{len(records)} runs, {hours:.1f} hours on one core in all; revision "
+        f"{', '.join(sorted(revisions))}; torch {', '.join(sorted(torches))}; "
+        f"{', '.join(sorted(machines))}."
+    )

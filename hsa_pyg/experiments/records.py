@@ -1,0 +1,161 @@
+"""The results files: one JSON file for each run of a setting with a seed."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+#: Their versions stand in every results file.
+PACKAGES = ("hsa-pyg", "torch", "torch-geometric", "numpy", "lightning")
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished run.
+
+    Args:
+        experiment: Class of the experiment.
+        setting: Name of the setting.
+        seed: Seed.
+        configuration: Every setting.
+        environment: Revision, versions, machine.
+        seconds: Time of the run.
+        peak_memory: Most bytes resident in its process.
+        attention_flops: FLOPs of attention's matrix products, over the whole run.
+        history: A row of numbers for each epoch.
+        final: The numbers that the run is judged by.
+        facts: What else there is to say.
+    """
+
+    experiment: str
+    setting: str
+    seed: int
+    configuration: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    seconds: float
+    peak_memory: int
+    attention_flops: int
+    history: list[dict[str, float]]
+    final: Mapping[str, float]
+    facts: Mapping[str, Any]
+
+    def write(self, path: Path) -> None:
+        """Write the results file, whole or not at all."""
+        write_whole(path, json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Record:
+        """Read a results file.
+
+        Raises:
+            ValueError: if it is none.
+        """
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{path} is no results file of hsa-pyg experiment ({error}): delete it "
+                "and run the experiment again"
+            ) from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file such that it is never there in part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All results files of a folder, by setting and seed.
+
+    Raises:
+        FileNotFoundError: if there are none.
+        ValueError: if a file is none.
+    """
+    records = [Record.read(path) for path in sorted(folder.glob("*.json"))]
+    if not records:
+        raise FileNotFoundError(
+            f"There are no results in {folder}: run hsa-pyg experiment first."
+        )
+    return sorted(records, key=lambda record: (record.setting, record.seed))
+
+
+def differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """What two configurations differ in, in words; empty if in nothing."""
+    keys = [*wanted, *(key for key in found if key not in wanted)]
+    absent = "absent"
+    return ", ".join(
+        f"{key} {found.get(key, absent)} -> {wanted.get(key, absent)}"
+        for key in keys
+        if found.get(key, absent) != wanted.get(key, absent)
+    )
+
+
+def describe_environment(threads: int) -> dict[str, Any]:
+    """Revision of the code, versions, processor and time, for a results file.
+
+    Args:
+        threads: Threads that the run uses.
+    """
+    return {
+        **_revision(),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: _version(name) for name in PACKAGES},
+        },
+        "processor": _processor(),
+        "threads": threads,
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def _revision() -> dict[str, Any]:
+    """Of the checkout that the package lies in; None for an installed package."""
+    revision = _git("rev-parse", "HEAD")
+    changed = _git("status", "--porcelain", "--", "hsa_pyg", "examples")
+    return {
+        "revision": revision,
+        "dirty": None if revision is None else bool(changed),
+    }
+
+
+def _git(*arguments: str) -> str | None:
+    if not (_ROOT / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(_ROOT), *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,185 @@
+"""One run: on from its checkpoint, to its results file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hsa_pyg.cli import SettingsError
+from hsa_pyg.experiments.configuration import Setting
+from hsa_pyg.experiments.experiment import Experiment, Progress, find_experiment
+from hsa_pyg.experiments.records import (
+    Record,
+    describe_environment,
+    differences,
+    write_whole,
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A setting with a seed.
+
+    Args:
+        experiment: Class of the experiment.
+        setting: The setting.
+        seed: The seed.
+        results: Folder of the results files.
+        work: Folder of the checkpoints.
+    """
+
+    experiment: str
+    setting: Setting
+    seed: int
+    results: Path
+    work: Path
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"{self.setting.name}-{self.seed}"
+
+    @property
+    def record(self) -> Path:
+        """Its results file."""
+        return self.results / f"{self.name}.json"
+
+    @property
+    def folder(self) -> Path:
+        """Its checkpoint, and what it has printed, until it is finished."""
+        return self.work / self.name
+
+    def is_finished(self) -> bool:
+        """Whether its results are there.
+
+        Raises:
+            SettingsError: if they, or its checkpoint, are of another configuration.
+        """
+        if self.record.exists():
+            found = Record.read(self.record)
+            self._check(found.configuration, self.record, "a finished run")
+            return True
+        begun = self.folder / "configuration.json"
+        if begun.exists():
+            configuration = json.loads(begun.read_text(encoding="utf-8"))
+            self._check(configuration, self.folder, "an interrupted run")
+        return False
+
+    def known_seconds(self) -> float | None:
+        """How long other seeds of the setting took, if they are there."""
+        for path in self.results.glob(f"{self.setting.name}-*.json"):
+            found = Record.read(path)
+            if found.setting == self.setting.name:
+                return found.seconds
+        return None
+
+    def _check(self, found: Mapping[str, Any], path: Path, what: str) -> None:
+        changed = differences(self.setting.configuration, found)
+        if changed:
+            raise SettingsError(
+                f"{path} holds {what} with other settings ({changed}). Ask for those "
+                "settings, choose another --out, or delete it."
+            )
+
+    def specification(self) -> str:
+        """What another process needs to run this, as JSON."""
+        return json.dumps(
+            {
+                "experiment": self.experiment,
+                "name": self.setting.name,
+                "configuration": self.setting.configuration,
+                "seed": self.seed,
+                "results": str(self.results),
+                "work": str(self.work),
+            }
+        )
+
+    @classmethod
+    def from_specification(cls, text: str) -> Run:
+        """The run that :meth:`specification` tells of."""
+        told = json.loads(text)
+        experiment = find_experiment(told["experiment"])
+        setting = Setting(told["name"], experiment.settings(**told["configuration"]))
+        return cls(
+            told["experiment"],
+            setting,
+            told["seed"],
+            Path(told["results"]),
+            Path(told["work"]),
+        )
+
+
+def execute(run: Run, tell: Callable[[Progress], None]) -> Record:
+    """Run on one thread, write the results file, and remove the checkpoint.
+
+    Args:
+        run: What to run; a finished one is only read.
+        tell: Called after each epoch.
+    """
+    from hsa_pyg.integrations.memory import peak_memory
+
+    if run.is_finished():
+        return Record.read(run.record)
+    experiment = find_experiment(run.experiment)
+    environment = _environment(run, experiment)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        checkpoint = run.folder / "checkpoint.pt"
+        outcome = experiment.run(run.setting.settings, run.seed, checkpoint, tell)
+    finally:
+        torch.set_num_threads(threads)
+    record = Record(
+        experiment=run.experiment,
+        setting=run.setting.name,
+        seed=run.seed,
+        configuration=run.setting.configuration,
+        environment=environment,
+        seconds=outcome.seconds,
+        peak_memory=peak_memory(),
+        attention_flops=outcome.attention_flops,
+        history=[dict(row) for row in outcome.history],
+        final=outcome.final,
+        facts=outcome.facts,
+    )
+    record.write(run.record)
+    shutil.rmtree(run.folder)
+    return record
+
+
+def _environment(run: Run, experiment: Experiment) -> dict[str, Any]:
+    """Of all processes that have worked on the run, if they differ."""
+    now = describe_environment(threads=1)
+    path = run.folder / "environment.json"
+    begun = [] if not path.exists() else json.loads(path.read_text(encoding="utf-8"))
+    write_whole(path, json.dumps([*begun, now]))
+    configuration = json.dumps(run.setting.configuration)
+    write_whole(run.folder / "configuration.json", configuration)
+    return {**now, "earlier": begun} if begun else now
+
+
+def main() -> None:
+    """``python -m hsa_pyg.experiments.running SPECIFICATION``: tell progress by lines.
+
+    Each line is the JSON of a :class:`~hsa_pyg.experiments.experiment.Progress`.
+    """
+
+    def tell(progress: Progress) -> None:
+        print(json.dumps(asdict(progress)), flush=True)
+
+    try:
+        execute(Run.from_specification(sys.argv[1]), tell)
+    except KeyboardInterrupt:
+        # What is written is whole; the next call goes on from there.
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Many runs, some at a time, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bars
+
+from hsa_pyg.experiments.experiment import Progress
+from hsa_pyg.experiments.running import Run, execute
+
+Tell = Callable[[Progress], None]
+
+
+class Schedule:
+    """Runs that are done ``jobs`` at a time.
+
+    Args:
+        runs: What to run.
+        jobs: Processes at a time, of one thread each; 0 runs all in this process.
+    """
+
+    def __init__(self, runs: Sequence[Run], jobs: int) -> None:
+        self.runs = runs
+        self.jobs = jobs
+        self._lock = Lock()
+        self._children: set[subprocess.Popen[str]] = set()
+        self._stopped = False
+
+    def execute(self) -> dict[str, str]:
+        """Do them all, and show a bar for each at work.
+
+        Returns:
+            Why runs failed, by their names.
+
+        Raises:
+            KeyboardInterrupt: After the runs at work have been ended; each goes on from
+                its last epoch when it is run again.
+        """
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[text]}"),
+            TimeRemainingColumn(),
+        )
+        failed: dict[str, str] = {}
+        with Bars(*columns) as bars:
+            whole = bars.add_task("all runs", total=len(self.runs), text="")
+
+            def work(run: Run) -> None:
+                bar = bars.add_task(run.name, total=None, text="")
+
+                def tell(told: Progress) -> None:
+                    text = f"{told.text}, {told.rate:,.0f} tokens/s"
+                    bars.update(bar, completed=told.epoch, total=told.epochs, text=text)
+
+                try:
+                    self._run(run, tell)
+                except ChildProcessError as error:
+                    failed[run.name] = str(error)
+                bars.remove_task(bar)
+                bars.advance(whole)
+
+            if self.jobs == 0:
+                for run in self.runs:
+                    work(run)
+            else:
+                self._in_processes(work)
+        return failed
+
+    def _in_processes(self, work: Callable[[Run], None]) -> None:
+        pool = ThreadPoolExecutor(self.jobs)
+        try:
+            for done in [pool.submit(work, run) for run in self.runs]:
+                done.result()
+        except BaseException:
+            with self._lock:
+                self._stopped = True
+                for child in self._children:
+                    child.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _run(self, run: Run, tell: Tell) -> None:
+        if self.jobs == 0:
+            execute(run, tell)
+            return
+        run.folder.mkdir(parents=True, exist_ok=True)
+        log = run.folder / "log.txt"
+        command = [
+            sys.executable,
+            "-m",
+            "hsa_pyg.experiments.running",
+            run.specification(),
+        ]
+        with log.open("a", encoding="utf-8") as errors:
+            with self._lock:
+                if self._stopped:
+                    return
+                child = subprocess.Popen(
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    text=True,
+                    env={**os.environ, "OMP_NUM_THREADS": "1"},
+                )
+                self._children.add(child)
+            if child.stdout is not None:
+                for line in child.stdout:
+                    if line.startswith("{"):
+                        tell(Progress(**json.loads(line)))
+            code = child.wait()
+            with self._lock:
+                self._children.discard(child)
+                stopped = self._stopped
+        if code and not stopped:
+            raise ChildProcessError(_last_line(log, code))
+
+
+def _last_line(log: Path, code: int) -> str:
+    lines = log.read_text(encoding="utf-8").strip().splitlines()
+    said = lines[-1] if lines else "it said nothing"
+    return f"exit status {code}: {said} (all of it: {log})"

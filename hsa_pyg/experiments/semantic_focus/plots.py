@@ -1,0 +1,55 @@
+"""Curves of training loss and holdout accuracy: medians and quartiles over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hsa_pyg.cli.curves import COLOURS, STYLES
+from hsa_pyg.experiments.semantic_focus.convergence import curves, quartiles
+
+
+def plot_convergence(
+    histories: Mapping[str, Sequence[Sequence[Mapping[str, float]]]], path: Path
+) -> None:
+    """Draw the median of each setting with a band between its quartiles.
+
+    Args:
+        histories: Rows of each run by the setting's title.
+        path: Where to write the picture; its ending tells the format.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
+    except ImportError as error:
+        raise ImportError(
+            'Plots need matplotlib: pip install "hsa-pyg[train]".'
+        ) from error
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for i, (title, runs) in enumerate(histories.items()):
+        look = {
+            "color": COLOURS[i % len(COLOURS)],
+            "linestyle": STYLES[(i // len(COLOURS) + i) % len(STYLES)],
+            "label": title,
+        }
+        for axis, key in zip(axes, ("train_loss", "val_accuracy"), strict=True):
+            low, median, high = quartiles(curves(runs, key))
+            epochs = np.arange(1, median.size + 1)
+            axis.plot(epochs, median, **look)
+            axis.fill_between(epochs, low, high, color=look["color"], alpha=0.15, lw=0)
+    axes[0].set(xlabel="epoch", ylabel="training loss", yscale="log")
+    axes[1].set(xlabel="epoch", ylabel="holdout accuracy")
+    for axis in axes:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, metadata={"Software": None})

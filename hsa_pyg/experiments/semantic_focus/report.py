@@ -1,0 +1,202 @@
+"""Tables and pictures of semantic focus runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from hsa_pyg.experiments.page import (
+    by_setting,
+    compare,
+    mean_and_deviation,
+    provenance,
+    table,
+)
+from hsa_pyg.experiments.records import Record
+from hsa_pyg.experiments.semantic_focus.convergence import (
+    Quartiles,
+    bootstrap,
+    curves,
+    epochs_saved,
+    epochs_to,
+    middle,
+)
+from hsa_pyg.experiments.semantic_focus.plots import plot_convergence
+
+#: Parts of the way from the loss of guessing to none, and accuracies, that are timed.
+LOSS_LEVELS = (0.5, 0.1)
+ACCURACY_LEVELS = (0.95, 1.0)
+
+
+def write_report(records: Sequence[Record], images: Path) -> str:
+    """Markdown of all runs, task by task; pictures go to a folder.
+
+    Args:
+        records: Finished runs.
+        images: Folder of the pictures, beside the page.
+    """
+    tasks: dict[str, list[Record]] = {}
+    for record in records:
+        tasks.setdefault(record.configuration["task"], []).append(record)
+    parts = [
+        _task(name, tasks[name], images / f"semantic_focus_{name}.png")
+        for name in sorted(tasks)
+    ]
+    return "\n\n".join([*parts, provenance(records)])
+
+
+def _task(task: str, records: Sequence[Record], picture: Path) -> str:
+    groups = by_setting(records)
+    titles = {name: name.removeprefix(f"{task}-") for name in groups}
+    plot_convergence(
+        {titles[name]: [r.history for r in group] for name, group in groups.items()},
+        picture,
+    )
+    parts = [
+        f"### {task}",
+        _setup(records),
+        _epochs_table(groups, titles),
+        _final_table(groups, titles),
+    ]
+    full = _full(groups)
+    if full is not None and len(groups) > 1:
+        parts.insert(3, _savings_table(groups, titles, full))
+    parts.append(f"![{task}: medians and quartiles](images/{picture.name})")
+    return "\n\n".join(parts)
+
+
+def _setup(records: Sequence[Record]) -> str:
+    first = records[0].configuration
+    keys = ("train_size", "val_size", "blocks", "batch_size", "lr", "decay", "epochs")
+    told = ", ".join(f"{key} {first[key]}" for key in keys)
+    if first["max_length"] is not None:
+        told += f", lengths between {first['min_length']} and {first['max_length']}"
+    stopped = sum(bool(record.facts["stopped_early"]) for record in records)
+    rule = ""
+    if stopped:
+        rule = (
+            f" {stopped} runs ended early, after {first['stop_after']} epochs without "
+            f"an error on the holdout and with a training loss below "
+            f"{first['stop_loss']}; they keep their last numbers."
+        )
+    return f"{told}.{rule}"
+
+
+def _epochs_table(
+    groups: Mapping[str, Sequence[Record]], titles: Mapping[str, str]
+) -> str:
+    """Epochs to levels; runs that never arrive are counted, not averaged."""
+    header = ["attention", "runs"]
+    header += [f"loss x {level:g}" for level in LOSS_LEVELS]
+    header += [f"holdout {level:.0%}" for level in ACCURACY_LEVELS]
+    rows = []
+    for name, group in groups.items():
+        guess = math.log(group[0].facts["classes"])
+        cells = [titles[name], str(len(group))]
+        for key, levels, rising in (
+            ("train_loss", [guess * level for level in LOSS_LEVELS], False),
+            ("val_accuracy", list(ACCURACY_LEVELS), True),
+        ):
+            for level in levels:
+                reached = [epochs_to(r.history, key, level, rising) for r in group]
+                last = max(len(record.history) for record in group)
+                cells.append(_censored(reached, last))
+        rows.append(cells)
+    return (
+        "Epochs until the training loss first falls to a part of that of guessing "
+        "(the logarithm of the number of classes), and until the holdout accuracy "
+        "first reaches a level: median (quartiles) over the seeds, and how many "
+        "arrived. A run that does not arrive counts as longer than any.\n\n"
+        + table(header, rows)
+    )
+
+
+def _censored(reached: Sequence[float], last: int) -> str:
+    arrived = sum(math.isfinite(one) for one in reached)
+
+    def say(value: float) -> str:
+        return f"{value:.0f}" if math.isfinite(value) else f"> {last}"
+
+    low, median, high = (say(float(one)) for one in middle(reached))
+    return f"{median} ({low} to {high}), {arrived}/{len(reached)}"
+
+
+def _savings_table(
+    groups: Mapping[str, Sequence[Record]], titles: Mapping[str, str], full: str
+) -> str:
+    loss = {
+        name: curves([record.history for record in group], "train_loss")
+        for name, group in groups.items()
+    }
+    base = loss[full]
+    rows = []
+    for name in groups:
+        if name == full:
+            continue
+        found = epochs_saved(np.median(loss[name], axis=0), np.median(base, axis=0))
+        saved = bootstrap(loss[name], base, lambda saving: saving.percentage)
+        ratio = bootstrap(loss[name], base, lambda saving: saving.ratio)
+        rows.append(
+            [
+                titles[name],
+                f"{found.percentage:.1f} ({saved.low:.1f} to {saved.high:.1f})",
+                str(found.epoch),
+                f"{found.ratio:.2f} ({ratio.low:.2f} to {ratio.high:.2f})",
+            ]
+        )
+    return (
+        f"Epochs saved against {titles[full]}, by the median training losses: the "
+        "largest percentage, the epoch (from 0) of full attention at which it is "
+        "saved, and the ratio that it means; in brackets what holds 95 % of 1,000 "
+        "bootstrap samples of the seeds.\n\n"
+        + table(["attention", "% saved", "at epoch", "ratio"], rows)
+    )
+
+
+def _final_table(
+    groups: Mapping[str, Sequence[Record]], titles: Mapping[str, str]
+) -> str:
+    full = _full(groups)
+    header = ["attention", "train loss", "holdout accuracy", "best epoch's"]
+    header += ["accuracy less full's", "s per epoch", "attention GFLOP per epoch"]
+    rows = []
+    for name, group in groups.items():
+        difference = ""
+        if full is not None and name != full:
+            found = compare(_accuracies(group), _accuracies(groups[full]))
+            difference = "" if found is None else str(found)
+        best = [max(row["val_accuracy"] for row in r.history) for r in group]
+        epochs = sum(len(record.history) for record in group)
+        flops = fmean(r.attention_flops / len(r.history) for r in group)
+        rows.append(
+            [
+                titles[name],
+                mean_and_deviation([r.final["train_loss"] for r in group]),
+                mean_and_deviation([r.final["val_accuracy"] for r in group]),
+                mean_and_deviation(best),
+                difference,
+                f"{sum(record.seconds for record in group) / epochs:.2f}",
+                f"{flops / 1e9:.1f}",
+            ]
+        )
+    return (
+        "After the last epoch (mean ± standard deviation over the seeds; differences "
+        "are paired by seed, ± standard error):\n\n" + table(header, rows)
+    )
+
+
+def _accuracies(group: Sequence[Record]) -> dict[int, float]:
+    return {record.seed: record.final["val_accuracy"] for record in group}
+
+
+def _full(groups: Mapping[str, Sequence[Record]]) -> str | None:
+    """The setting of full attention, the one with the shortest name of several."""
+    names = [n for n, g in groups.items() if g[0].configuration["attention"] == "full"]
+    return min(names, key=len, default=None)
+
+
+__all__ = ["Quartiles", "write_report"]
