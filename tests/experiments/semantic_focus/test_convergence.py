@@ -1,0 +1,80 @@
+import math
+
+import numpy as np
+import pytest
+
+from hsa_pyg.experiments.semantic_focus.convergence import (
+    bootstrap,
+    curves,
+    epochs_saved,
+    epochs_to,
+    middle,
+    quartiles,
+)
+
+
+def history(losses):
+    return [{"train_loss": loss, "val_accuracy": 1 - loss} for loss in losses]
+
+
+def test_the_percentage_of_epochs_saved_by_hand():
+    full = np.array([0.7, 0.7, 0.6, 0.5, 0.4])
+    other = np.array([0.8, 0.5, 0.3, 0.2, 0.1])
+    # Epoch 0: nothing before. 1: 0.8 is above 0.7. 2: 0.5 of two is at or below 0.6:
+    # 1/3. 3: 0.5 and 0.3 at or below 0.5: 2/4. 4: 0.3 and 0.2 below 0.4: 2/5.
+    found = epochs_saved(other, full)
+    assert found.percentage == pytest.approx(50.0)
+    assert found.epoch == 3
+    assert found.ratio == pytest.approx(2.0)
+
+
+def test_nothing_is_saved_by_what_is_slower():
+    found = epochs_saved(np.array([0.9, 0.9, 0.9]), np.array([0.7, 0.6, 0.5]))
+    assert (found.percentage, found.epoch, found.ratio) == (0.0, 0, 1.0)
+
+
+def test_equal_losses_count_as_reached():
+    found = epochs_saved(np.full(4, 0.5), np.full(4, 0.5))
+    assert found.percentage == pytest.approx(75.0)
+    assert found.ratio == pytest.approx(4.0)
+
+
+def test_epochs_to_a_level():
+    rows = history([0.9, 0.5, 0.6, 0.2])
+    assert epochs_to(rows, "train_loss", 0.5, rising=False) == 2
+    assert epochs_to(rows, "train_loss", 0.3, rising=False) == 4
+    assert epochs_to(rows, "val_accuracy", 0.5, rising=True) == 2
+    assert epochs_to(rows, "val_accuracy", 0.95, rising=True) == math.inf
+
+
+def test_runs_that_never_arrive_stay_longer_than_any():
+    found = middle([5, math.inf, 13])
+    assert [float(one) for one in found] == [5, 13, math.inf]
+    assert float(middle([3, math.inf, math.inf]).median) == math.inf
+    assert float(middle([1, 2, 3, 4]).median) == 2
+
+
+def test_a_run_that_was_stopped_keeps_its_last_number():
+    found = curves([history([0.5, 0.1]), history([0.9, 0.8, 0.7])], "train_loss")
+    assert found.tolist() == [[0.5, 0.1, 0.1], [0.9, 0.8, 0.7]]
+
+
+def test_quartiles_by_hand():
+    found = quartiles(np.array([[0.0, 4.0], [1.0, 3.0], [2.0, 2.0]]))
+    assert found.low.tolist() == [0.5, 2.5]
+    assert found.median.tolist() == [1.0, 3.0]
+    assert found.high.tolist() == [1.5, 3.5]
+
+
+def test_the_bootstrap_spreads_as_far_as_the_runs_do():
+    full = np.array([[0.7, 0.6, 0.5, 0.4]] * 3)
+    same = np.array([[0.8, 0.3, 0.2, 0.1]] * 3)
+    exact = epochs_saved(same[0], full[0]).percentage
+    spread = bootstrap(same, full, lambda saving: saving.percentage, samples=50)
+    assert spread == (exact, exact)
+    mixed = np.array([[0.8, 0.3, 0.2, 0.1], [0.9, 0.9, 0.9, 0.9], [0.9] * 4])
+    spread = bootstrap(mixed, full, lambda saving: saving.percentage, samples=200)
+    assert spread.low == 0.0
+    assert spread.high == exact
+    again = bootstrap(mixed, full, lambda saving: saving.percentage, samples=200)
+    assert again == spread
