@@ -118,6 +118,8 @@ def reference_attention(
     for node in reversed(order):
         if node in row:
             gain[node] = score(node, node) if self_attention else nothing
+        elif len(children[node]) == 1:
+            gain[node] = gain[children[node][0]]
         else:
             gain[node] = sum(
                 count[b] / count[node] * bracket(b) for b in children[node]
