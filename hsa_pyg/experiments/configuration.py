@@ -81,7 +81,10 @@ def load_configuration(name: str) -> Configuration:
         raise SettingsError(f"{path} must hold keys and values.")
     known = [one.name for one in fields(Configuration) if one.name != "name"]
     _check_keys(read, known, path.name)
-    merged = OmegaConf.merge(OmegaConf.structured(Configuration), read)
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(Configuration), read)
+    except OmegaConfBaseException as error:
+        raise SettingsError(f"{path}, {_reason(error)}.") from error
     configuration: Any = OmegaConf.to_object(merged)
     configuration.name = path.stem
     experiment = find_experiment(configuration.experiment)
@@ -111,7 +114,7 @@ def override(configuration: Configuration, assignments: Sequence[str]) -> None:
         else:
             values = [_parse(one) for one in value.strip("[]").split(",")]
         configuration.axes.pop(key, None)
-        configuration.settings.pop(key, None) if len(values) > 1 else None
+        configuration.settings.pop(key, None)
         if len(values) > 1 or key in experiment.naming:
             configuration.axes[key] = values
         else:
@@ -137,7 +140,8 @@ def expand(configuration: Configuration) -> list[Setting]:
         plain = _complete(
             experiment, {k: chosen[k] for k in experiment.naming if k in chosen}
         )
-        name = _name(experiment, complete, plain)
+        asked = {*configuration.settings, *chosen}
+        name = _name(experiment, asked, complete, plain)
         found.setdefault(name, Setting(name, complete))
     return list(found.values())
 
@@ -149,18 +153,23 @@ def _complete(experiment: Experiment, values: Mapping[str, Any]) -> Any:
         )
         settings = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
-        reason = str(error).splitlines()[0]
-        raise SettingsError(
-            f"A setting has no fitting value: {reason} ({dict(values)})"
-        ) from error
+        raise SettingsError(f"No fitting value: {_reason(error)}.") from error
     return experiment.complete(settings)
 
 
-def _name(experiment: Experiment, settings: Any, plain: Any) -> str:
+def _reason(error: OmegaConfBaseException) -> str:
+    return f"{error.full_key}: {str(error).splitlines()[0]}"
+
+
+def _name(
+    experiment: Experiment, asked: Iterable[str], settings: Any, plain: Any
+) -> str:
+    """Of what was asked for and differs; what follows from that is not told."""
     parts = [str(getattr(settings, key)) for key in experiment.naming]
+    asked = set(asked) - set(experiment.naming)
     for one in fields(settings):
         value, usual = getattr(settings, one.name), getattr(plain, one.name)
-        if one.name in experiment.naming or value == usual:
+        if one.name not in asked or value == usual:
             continue
         if value is True:
             parts.append(one.name)
@@ -185,6 +194,8 @@ def _check_keys(keys: Iterable[str], known: Sequence[str], place: str) -> None:
 
 def _parse(text: str) -> Any:
     """A value as YAML reads it."""
+    if not text.strip():
+        raise SettingsError("--set key=a,b takes a value between any two commas.")
     try:
         read: Any = OmegaConf.to_container(OmegaConf.create(f"value: {text}"))
     except Exception as error:

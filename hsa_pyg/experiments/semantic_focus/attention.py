@@ -161,27 +161,25 @@ class DenseAttention:
     def forward(self, qkv: Tensor, dropped: Dropped | None) -> tuple[Tensor, Any]:
         """See :class:`BlockAttention`."""
         q, k, v = self._by_head(qkv)
+        bias = self._bias
         scores = torch.baddbmm(
-            q.new_empty(1, 1, 1) if self._bias is None else self._bias.to(q),
+            q.new_empty(1) if bias is None else bias.to(q),
             q,
             k.transpose(1, 2),
-            beta=0.0 if self._bias is None else 1.0,
+            beta=0.0 if bias is None else 1.0,
             alpha=_SCALE,
         )
         weights = torch.softmax(scores, -1)
-        factor = 1.0
         kept = None
-        if dropped is not None:
-            flat, factor = weights.view(-1), dropped.scale
+        if dropped is None:
+            y = torch.bmm(weights, v)
+        else:
+            flat = weights.view(-1)
             kept = flat.take(dropped.attention)
-            flat[dropped.attention] = 0.0
-        out = qkv.new_empty(self.number, self.length, qkv.size(1) // 3)
-        y = torch.bmm(weights, v)
-        if factor != 1.0:
-            y.mul_(factor)
-        out.unflatten(2, (-1, HEAD)).copy_(
-            y.unflatten(0, (self.number, -1)).transpose(1, 2)
-        )
+            flat.index_fill_(0, dropped.attention, 0.0)
+            y = _scaled_product(weights, v, dropped.scale)
+        # [number * heads, length, 64] -> [number, length, heads, 64]
+        out = y.unflatten(0, (self.number, -1)).transpose(1, 2).contiguous().flatten(2)
         return out.flatten(0, 1), (weights, kept)
 
     def backward(
@@ -191,19 +189,18 @@ class DenseAttention:
         weights, held = kept
         q, k, v = self._by_head(qkv)
         (g,) = self._by_head(grad, 1)
+        scale = 1.0 if dropped is None else dropped.scale
+        grad_v = _scaled_product(weights.transpose(1, 2), g, scale)
+        grad_w = _scaled_product(g, v.transpose(1, 2), scale)
         if dropped is not None:
-            g = g * dropped.scale
-        grad_v = torch.bmm(weights.transpose(1, 2), g)
-        grad_w = torch.bmm(g, v.transpose(1, 2))
-        if dropped is not None:
-            grad_w.view(-1)[dropped.attention] = 0.0
-            weights.view(-1)[dropped.attention] = held
+            grad_w.view(-1).index_fill_(0, dropped.attention, 0.0)
+            # The softmax is differentiated where nothing has been dropped.
+            weights.view(-1).index_put_((dropped.attention,), held)
         grad_s = torch._softmax_backward_data(grad_w, weights, -1, weights.dtype)
         if dropped is not None:
-            weights.view(-1)[dropped.attention] = 0.0
-        zero = q.new_empty(1, 1, 1)
-        grad_q = torch.baddbmm(zero, grad_s, k, beta=0.0, alpha=_SCALE)
-        grad_k = torch.baddbmm(zero, grad_s.transpose(1, 2), q, beta=0.0, alpha=_SCALE)
+            weights.view(-1).index_fill_(0, dropped.attention, 0.0)
+        grad_q = _scaled_product(grad_s, k, _SCALE)
+        grad_k = _scaled_product(grad_s.transpose(1, 2), q, _SCALE)
         out = torch.empty_like(qkv)
         parts = self._by_head(out, 3, view=True)
         for part, one in zip(parts, (grad_q, grad_k, grad_v), strict=True):
@@ -219,6 +216,10 @@ class DenseAttention:
         if view:
             return tuple(each)
         return tuple(one.flatten(0, 1) for one in each)
+
+
+def _scaled_product(a: Tensor, b: Tensor, scale: float) -> Tensor:
+    return torch.baddbmm(a.new_empty(1), a, b, beta=0.0, alpha=scale)
 
 
 def _apart(qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:

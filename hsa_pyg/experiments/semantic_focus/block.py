@@ -61,16 +61,16 @@ class BlockFunction(torch.autograd.Function):
         scale = 1.0 if dropped is None else dropped.scale
         update = F.linear(mixed, w_o, b_o)
         if dropped is not None:
-            update.view(-1)[dropped.projection] = 0.0
+            _zero(update, dropped.projection)
         x1 = torch.add(x, update, alpha=scale)
         normed1 = _norm(x1)
         z = F.linear(normed1[0], w_1, b_1)
         if dropped is not None:
-            z.mul_(scale).view(-1)[dropped.hidden] = 0.0
+            _zero(z.mul_(scale), dropped.hidden)
         hidden = ACTIVATIONS[activation][0](z)
         update = F.linear(hidden, w_2, b_2)
         if dropped is not None:
-            update.view(-1)[dropped.output] = 0.0
+            _zero(update, dropped.output)
         # Nothing here is an input or output that autograd would watch; x1 lives on.
         ctx.held = (x, qkv, mixed, kept, x1, z, hidden, normed, normed1)
         ctx.call = (attention, activation, dropped)
@@ -90,7 +90,7 @@ class BlockFunction(torch.autograd.Function):
         g_hidden, g_w2, g_b2 = _linear_backward(g, hidden, w_2)
         g = ACTIVATIONS[activation][1](g_hidden, z)
         if dropped is not None:
-            g.mul_(dropped.scale).view(-1)[dropped.hidden] = 0.0
+            _zero(g.mul_(dropped.scale), dropped.hidden)
         g_normed, g_w1, g_b1 = _linear_backward(g, normed1[0], w_1)
         g_x1 = _norm_backward(g_normed, x1, normed1).add_(grad)
 
@@ -119,9 +119,13 @@ def _norm_backward(
 def _drop(grad: Tensor, dropped: Dropped | None, site: str) -> Tensor:
     if dropped is None:
         return grad
-    grad = grad * dropped.scale
-    grad.view(-1)[getattr(dropped, site)] = 0.0
-    return grad
+    return _zero(grad * dropped.scale, getattr(dropped, site))
+
+
+def _zero(x: Tensor, places: Tensor) -> Tensor:
+    """Drop places of a tensor, in place."""
+    x.view(-1).index_fill_(0, places, 0.0)
+    return x
 
 
 def _linear_backward(

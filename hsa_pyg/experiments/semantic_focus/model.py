@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -119,6 +120,7 @@ class FocusTransformer(nn.Module):
         return self.classifier(x.view(number, length, -1).mean(1))
 
 
+@lru_cache(maxsize=16)
 def sinusoid(length: int, channels: int) -> Tensor:
     """Sines and cosines of the places, ``[length, channels]``, alternating."""
     place = torch.arange(length).unsqueeze(1)

@@ -1,0 +1,164 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from hsa_pyg.cli import SettingsError
+from hsa_pyg.cli.app import app
+
+TINY = {
+    "train_size": 30,
+    "val_size": 10,
+    "batch_size": 10,
+    "length": 10,
+    "blocks": 1,
+    "epochs": 2,
+}
+CLOCKS = ("seconds", "evaluation_seconds")
+
+
+def tiny(**changes):
+    return [
+        part
+        for key, value in {**TINY, **changes}.items()
+        for part in ("--set", f"{key}={value}")
+    ]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function that runs the command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+    return run
+
+
+def results(folder):
+    paths = sorted((folder / "docs/results/semantic-focus").glob("*.json"))
+    return {path.name: json.loads(path.read_text()) for path in paths}
+
+
+def numbers(result):
+    return [
+        {key: value for key, value in row.items() if key not in CLOCKS}
+        for row in result["history"]
+    ]
+
+
+def test_an_experiment_is_run_once_and_reported(run, tmp_path):
+    asked = ["experiment", "semantic-focus", "--task", "even-pairs"]
+    asked += ["--attention", "full,topk", "--attention", "hsa", "--seeds", "2"]
+    asked += [*tiny(), "--jobs", "0"]
+    planned = run(*asked, "--dry-run").output
+    assert "6 runs, 0 of them finished before" in planned
+    assert "hours in all by 1 jobs" in planned
+    assert not (tmp_path / "docs").exists()
+    assert run(*asked).exit_code == 0
+    found = results(tmp_path)
+    assert len(found) == 6
+    assert not list((tmp_path / "runs/experiments/semantic-focus").iterdir())
+    for result in found.values():
+        assert len(result["history"]) == 2
+        assert result["configuration"]["train_size"] == 30
+        assert result["environment"]["versions"]["torch"]
+        assert {"revision", "dirty", "processor"} <= result["environment"].keys()
+        assert result["final"]["val_loss"] == result["history"][-1]["val_loss"]
+        assert result["peak_memory"] > 0
+        assert result["attention_flops"] > 0
+        assert result["seconds"] > 0
+    assert "6 runs, 6 of them finished before" in run(*asked).output
+    assert results(tmp_path) == found
+
+    report = run("report", "semantic-focus", "--page", "docs/page.md")
+    assert "6 runs -> docs/page.md" in report.output
+    page = (tmp_path / "docs/page.md").read_text()
+    assert "### even-pairs" in page
+    assert page.count("| topk-") == 3
+    picture = tmp_path / "docs/images/semantic_focus_even-pairs.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "(images/semantic_focus_even-pairs.png)" in page
+
+
+def test_a_finished_run_with_other_settings_is_refused(run, tmp_path):
+    asked = ["experiment", "semantic-focus", "--attention", "full", "--seeds", "1"]
+    run(*asked, *tiny(), "--jobs", "0")
+    (name,) = results(tmp_path)
+    path = tmp_path / "docs/results/semantic-focus" / name
+    held = json.loads(path.read_text())
+    held["configuration"]["clip"] = 0.25
+    path.write_text(json.dumps(held))
+    with pytest.raises(SettingsError, match=r"\(clip 0.25 -> 0.5\).*choose another"):
+        run(*asked, *tiny(), "--jobs", "0")
+    path.write_text("{")
+    with pytest.raises(ValueError, match="no results file"):
+        run(*asked, *tiny(), "--jobs", "0")
+
+
+def test_a_killed_run_goes_on_and_ends_as_an_undisturbed_one(run, tmp_path):
+    more = tiny(epochs=4, train_size=2_000, attention="topk")
+    asked = ["experiment", "semantic-focus", "--seeds", "1", *more]
+    command = [sys.executable, "-m", "hsa_pyg.cli", *asked, "--jobs", "1"]
+    asked += ["--jobs", "0"]
+    child = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+    work = tmp_path / "runs/experiments/semantic-focus"
+    deadline = time.monotonic() + 120
+    while not list(work.glob("*/checkpoint.pt")):
+        assert time.monotonic() < deadline
+        assert child.poll() is None
+        time.sleep(0.02)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    assert not results(tmp_path)
+    assert run(*asked).exit_code == 0
+    (resumed,) = results(tmp_path).values()
+    assert run(*asked, "--out", "again/docs/results").exit_code == 0
+    (whole,) = results(tmp_path / "again").values()
+    assert len(whole["history"]) == 4
+    assert numbers(resumed) == numbers(whole)
+    assert len(resumed["environment"]["earlier"]) == 1
+    assert "earlier" not in whole["environment"]
+
+
+def test_ctrl_c_leaves_what_can_be_gone_on_from(tmp_path):
+    more = tiny(epochs=500, train_size=500)
+    asked = ["experiment", "semantic-focus", "--attention", "full", "--seeds", "2"]
+    command = [sys.executable, "-m", "hsa_pyg.cli", *asked, *more]
+    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    work = tmp_path / "runs/experiments/semantic-focus"
+    deadline = time.monotonic() + 120
+    while len(list(work.glob("*/checkpoint.pt"))) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    output, _ = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "repeat the command" in output
+    assert not results(tmp_path)
+
+
+def test_a_run_that_fails_is_named_and_the_others_are_done(run, tmp_path):
+    asked = ["experiment", "semantic-focus", "--seeds", "1", "--jobs", "2"]
+    asked += ["--attention", "full", *tiny(clip="1e30"), "--set", "lr=1e30,0.1"]
+    done = run(*asked)
+    assert done.exit_code == 1
+    assert "failed, exit status 1: FloatingPointError: The training loss" in done.output
+    assert len(results(tmp_path)) == 1
+
+
+def test_what_is_not_there_is_said(run):
+    with pytest.raises(SettingsError, match="did you mean 'semantic-focus'"):
+        run("experiment", "semantic-focu")
+    with pytest.raises(SettingsError, match="no setting 'epoch'"):
+        run("experiment", "semantic-focus", "--set", "epoch=3")
+    with pytest.raises(FileNotFoundError, match="no results in docs"):
+        run("report")
+    with pytest.raises(FileNotFoundError, match="run hsa-pyg experiment first"):
+        run("report", "semantic-focus")

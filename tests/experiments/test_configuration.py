@@ -1,0 +1,105 @@
+import pytest
+
+from hsa_pyg.cli import SettingsError
+from hsa_pyg.experiments.configuration import (
+    FOLDERS,
+    expand,
+    load_configuration,
+    override,
+)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A function that writes a configuration and returns its path."""
+
+    def write(text):
+        path = tmp_path / "mine.yaml"
+        path.write_text(f"experiment: semantic-focus\n{text}")
+        return str(path)
+
+    return write
+
+
+def names(configuration, *assignments):
+    override(configuration, assignments)
+    return [setting.name for setting in expand(configuration)]
+
+
+def test_every_shipped_configuration_expands():
+    shipped = [path for folder in FOLDERS for path in folder.glob("*.yaml")]
+    assert shipped
+    for path in shipped:
+        configuration = load_configuration(path.stem)
+        assert configuration.name == path.stem
+        assert expand(configuration)
+
+
+def test_axes_expand_to_a_grid_and_the_rest_is_kept(write):
+    path = write("axes: {attention: [full, topk], k: [5, 9]}\nsettings: {epochs: 3}")
+    settings = expand(load_configuration(path))
+    # k plays no part in full attention, which is run once.
+    assert [setting.name for setting in settings] == [
+        "even-pairs-full-epochs3",
+        "even-pairs-topk-epochs3",
+        "even-pairs-topk-k9-epochs3",
+    ]
+    assert settings[2].configuration["k"] == 9
+    assert all(setting.configuration["epochs"] == 3 for setting in settings)
+
+
+def test_the_command_line_has_the_last_word(write):
+    path = write("axes: {attention: [full, topk], k: [5, 9]}")
+    found = names(load_configuration(path), "attention=topk", "k=7", "lr=0.5")
+    assert found == ["even-pairs-topk-k7-lr0.5"]
+    found = names(load_configuration(path), "task=parity,even-pairs", "k=[5,9]")
+    assert len(found) == 6
+    assert found[0] == "parity-full"
+    found = names(
+        load_configuration(path), "attention=hsa", "windows=[5, 4]", "log_scores=true"
+    )
+    assert found == ["even-pairs-hsa-windows5-4-log-scores"]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("atention=full", "no setting 'atention'.*did you mean 'attention'"),
+        ("epochs", "--set takes key=value, got 'epochs'"),
+        ("epochs=", "--set takes key=value"),
+        ("epochs=many", "No fitting value: epochs: .*many"),
+        ("windows=5", "No fitting value: windows"),
+        ("epochs=[", "takes a value between"),
+    ],
+)
+def test_an_assignment_that_does_not_fit_is_refused(write, assignment, message):
+    configuration = load_configuration(write(""))
+    with pytest.raises(SettingsError, match=message):
+        names(configuration, assignment)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sedes: 3", "no setting 'sedes' .*did you mean 'seeds'"),
+        ("settings: {epoch: 3}", "no setting 'epoch' .*did you mean 'epochs'"),
+        ("axes: {heads: []}", "axis 'heads' has no values"),
+        ("axes: [", "no YAML file"),
+        ("seeds: some", "seeds: Value 'some'"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(write, text, message):
+    with pytest.raises(SettingsError, match=message):
+        expand(load_configuration(write(text)))
+
+
+def test_names_that_are_not_there(tmp_path, write):
+    with pytest.raises(SettingsError, match="did you mean 'semantic-focus'"):
+        load_configuration("semantic-focsu")
+    path = tmp_path / "other.yaml"
+    path.write_text("experiment: semantic-fokus")
+    with pytest.raises(SettingsError, match="no experiment 'semantic-fokus'"):
+        load_configuration(str(path))
+    path.write_text("- just a list")
+    with pytest.raises(SettingsError, match="must hold keys and values"):
+        load_configuration(str(path))

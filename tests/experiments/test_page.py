@@ -1,0 +1,47 @@
+import pytest
+
+from hsa_pyg.experiments.page import (
+    compare,
+    mean_and_deviation,
+    replace_part,
+    table,
+)
+
+
+def test_only_what_stands_between_the_markers_is_replaced(tmp_path):
+    page = tmp_path / "docs" / "page.md"
+    replace_part(page, "one", "first")
+    page.write_text(f"# By hand\n\n{page.read_text()}\nand more by hand\n")
+    replace_part(page, "two", "of another")
+    replace_part(page, "one", "second")
+    text = page.read_text()
+    assert text.startswith("# By hand\n\n<!-- hsa-pyg report one: begin")
+    assert "second" in text
+    assert "first" not in text
+    assert text.index("and more by hand") < text.index("of another")
+    replace_part(page, "one", "second")
+    assert page.read_text() == text
+
+
+def test_a_lost_marker_is_told(tmp_path):
+    page = tmp_path / "page.md"
+    replace_part(page, "one", "first")
+    page.write_text(page.read_text().replace("<!-- hsa-pyg report one: end -->", ""))
+    with pytest.raises(ValueError, match="without the other"):
+        replace_part(page, "one", "second")
+
+
+def test_tables_and_numbers():
+    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | ---: |\n| x | 1 |"
+    assert mean_and_deviation([0.5]) == "0.500"
+    assert mean_and_deviation([0.4, 0.6]) == "0.500 ± 0.141"
+
+
+def test_settings_are_compared_seed_by_seed():
+    found = compare({0: 0.5, 1: 0.7, 2: 0.9}, {0: 0.4, 1: 0.5, 3: 0.0})
+    # Differences 0.1 and 0.2: deviation 0.0707, over the root of 2 it is 0.05.
+    assert (found.mean, found.seeds) == (pytest.approx(0.15), 2)
+    assert found.error == pytest.approx(0.05)
+    assert str(found) == "+0.150 ± 0.050 (n=2)"
+    assert str(compare({0: 0.5}, {0: 0.4})) == "+0.100 (n=1)"
+    assert compare({0: 0.5}, {1: 0.4}) is None

@@ -1,0 +1,61 @@
+import pytest
+
+from hsa_pyg.experiments.records import (
+    Record,
+    describe_environment,
+    differences,
+    read_records,
+    write_whole,
+)
+
+
+def record(setting="full", seed=0):
+    return Record(
+        experiment="semantic-focus",
+        setting=setting,
+        seed=seed,
+        configuration={"lr": 0.1},
+        environment={},
+        seconds=1.5,
+        peak_memory=3,
+        attention_flops=4,
+        history=[{"epoch": 0, "loss": 0.5}],
+        final={"loss": 0.5},
+        facts={},
+    )
+
+
+def test_records_are_read_as_they_were_written(tmp_path):
+    for setting, seed in (("topk", 0), ("full", 10), ("full", 2)):
+        record(setting, seed).write(tmp_path / f"{setting}-{seed}.json")
+    found = read_records(tmp_path)
+    assert found == [record("full", 2), record("full", 10), record("topk", 0)]
+
+
+def test_what_is_no_record_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="run hsa-pyg experiment first"):
+        read_records(tmp_path)
+    (tmp_path / "a.json").write_text('{"seed": 1}')
+    with pytest.raises(ValueError, match=r"a\.json is no results file"):
+        read_records(tmp_path)
+
+
+def test_a_file_is_written_whole(tmp_path):
+    path = tmp_path / "new" / "file.txt"
+    write_whole(path, "one")
+    write_whole(path, "two")
+    assert path.read_text() == "two"
+    assert [one.name for one in path.parent.iterdir()] == ["file.txt"]
+
+
+def test_differences_are_told_from_found_to_wanted():
+    assert differences({"a": 1, "b": 2}, {"a": 1, "b": 2}) == ""
+    told = differences({"a": 1, "b": 2}, {"a": 3, "c": 4})
+    assert told == "a 3 -> 1, b absent -> 2, c 4 -> absent"
+
+
+def test_the_environment_tells_what_ran():
+    found = describe_environment(threads=1)
+    assert {"revision", "dirty", "versions", "processor", "started"} <= found.keys()
+    assert found["versions"]["python"].startswith("3.")
+    assert (found["revision"] is None) == (found["dirty"] is None)
