@@ -16,7 +16,10 @@ from hsa_pyg.experiments.semantic_focus.settings import (
     FocusSettings,
     complete_settings,
 )
-from hsa_pyg.experiments.semantic_focus.training import FocusTraining
+from hsa_pyg.experiments.semantic_focus.training import (
+    FocusTraining,
+    attended_trees,
+)
 
 #: Sequences whose mean cost stands for that of all.
 _SAMPLE = 200
@@ -102,7 +105,7 @@ def _attention_flops(settings: FocusSettings, train: TokenRows, val: TokenRows) 
 
     def mean(data: TokenRows, backward: bool) -> float:
         number = min(data.labels.numel(), _SAMPLE)
-        hierarchy = data.hierarchy(range(number))
+        hierarchy = attended_trees(settings, data, range(number))
         wide = HEAD * settings.heads
         found = counted_flops(hierarchy, wide, settings.heads, backward=backward)
         return found.hsa / number

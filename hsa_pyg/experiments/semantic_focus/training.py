@@ -28,10 +28,13 @@ from hsa_pyg.experiments.semantic_focus.attention import (
 from hsa_pyg.experiments.semantic_focus.model import FocusTransformer, ModelShape
 from hsa_pyg.experiments.semantic_focus.sequences import TokenRows
 from hsa_pyg.experiments.semantic_focus.settings import FocusSettings
-from hsa_pyg.ops.patterns import Pattern, banded, blocklocal
+from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.ops.patterns import BlockLocal, Pattern, banded, blocklocal
 
 #: About so many tokens are evaluated at a time.
 _EVALUATED = 4_000
+#: Up to this length all scores at once are faster than the kernels of trees.
+_SHORT = 64
 #: Sequences whose scores are logged.
 _LOGGED = 25
 
@@ -44,13 +47,31 @@ def make_pattern(settings: FocusSettings) -> Pattern | None:
     return kinds[settings.attention](settings.width or 1, settings.num_global or 0)
 
 
+def attended_trees(
+    settings: FocusSettings, data: TokenRows, rows: Sequence[int]
+) -> SignalHierarchy:
+    """The trees on which plain or top-k attention is what the settings ask for.
+
+    Blocks without global tokens are trees of their own; for other patterns it is the
+    whole sequences that are masked.
+    """
+    pattern = make_pattern(settings)
+    if isinstance(pattern, BlockLocal) and pattern.num_global == 0:
+        return pattern.hierarchy([data.tokens.size(1)] * len(rows))
+    return data.hierarchy(rows)
+
+
 def make_attention(
     settings: FocusSettings, data: TokenRows, rows: Sequence[int]
 ) -> BlockAttention:
-    """The attention over some sequences."""
-    if settings.k is None and settings.nesting is None:
-        return DenseAttention(len(rows), data.tokens.size(1), make_pattern(settings))
-    return TreeAttention(data.hierarchy(rows), settings.dropout, settings.k)
+    """The attention over some sequences, computed in the way that is fastest."""
+    length, pattern = data.tokens.size(1), make_pattern(settings)
+    masked = settings.attention == "banded" or bool(settings.num_global)
+    short = settings.attention == "full" and length <= _SHORT
+    if masked or short:
+        return DenseAttention(len(rows), length, pattern)
+    trees = attended_trees(settings, data, rows)
+    return TreeAttention(trees, settings.dropout, settings.k)
 
 
 class FocusTraining:

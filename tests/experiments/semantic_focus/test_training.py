@@ -1,12 +1,18 @@
 import pytest
 import torch
 
+from hsa_pyg import hierarchical_attention
+from hsa_pyg.experiments.semantic_focus.attention import DenseAttention
 from hsa_pyg.experiments.semantic_focus.sequences import load_rows
 from hsa_pyg.experiments.semantic_focus.settings import (
     FocusSettings,
     complete_settings,
 )
-from hsa_pyg.experiments.semantic_focus.training import FocusTraining
+from hsa_pyg.experiments.semantic_focus.training import (
+    FocusTraining,
+    make_attention,
+    make_pattern,
+)
 
 TINY = {"train_size": 40, "val_size": 12, "batch_size": 10, "blocks": 1, "length": 8}
 
@@ -127,3 +133,35 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     start().save(path)
     with pytest.raises(ValueError, match="other settings or another seed"):
         start(seed=1).load(path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "length", "dense"),
+    [
+        ({"attention": "full"}, 64, True),
+        ({"attention": "full"}, 66, False),
+        ({"attention": "topk"}, 8, False),
+        ({"attention": "banded"}, 8, True),
+        ({"attention": "blocklocal", "width": 3}, 8, False),
+        ({"attention": "blocklocal", "width": 3, "num_global": 1}, 8, True),
+    ],
+)
+def test_each_way_of_computing_gives_the_masked_attention(settings, length, dense):
+    training = start(length=length, dropout=0.0, **settings)
+    rows = [3, 1]
+    attention = make_attention(training.settings, training.train, rows)
+    assert isinstance(attention, DenseAttention) == dense
+    qkv = torch.randn(2 * training.train.tokens.size(1), 3 * 64)
+    q, k, v = qkv.view(-1, 3, 1, 64).unbind(1)
+    k_kept = training.settings.k
+    expected = hierarchical_attention(
+        q,
+        k,
+        v,
+        training.train.hierarchy(rows),
+        top_k=k_kept,
+        top_k_includes_self=k_kept is not None,
+        pattern=make_pattern(training.settings),
+    )
+    found, _ = attention.forward(qkv, None)
+    torch.testing.assert_close(found, expected.flatten(1), rtol=0, atol=1e-5)
