@@ -292,13 +292,15 @@ class TestReactions:
 
     def test_bars_are_for_three_layers_at_a_tenth(self):
         found = {"change": -0.02, "change_error": 0.004, "share": 0.09}
-        three = Setting((1, 2, 3), "ward:8")
+        name = "segments:0.08"
+        three = Setting((1, 2, 3), name)
         text = reactions.goals(
             [
                 (three, found),
                 (three, {**found, "share": 0.2}),
-                (Setting((1, 2), "ward:8"), found),
-                (Setting((1, 2, 3), "ward:8", False), found),
+                (Setting((1, 2), name), found),
+                (Setting((1, 2, 3), name, False), found),
+                (Setting((1, 2, 3), "clusters:0.08"), found),
             ]
         )
         assert len(text.splitlines()) == 3

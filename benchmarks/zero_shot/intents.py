@@ -176,40 +176,36 @@ def chosen(records: Records, intents: Intents) -> Best:
     }
 
 
-def sets_of(best: Best, hierarchy: str) -> list[tuple[tuple[int, ...], str]]:
-    """Sets of layers, and who chose them for a hierarchy."""
-    own = hierarchy if hierarchy in best else _CLUSTERS
-    picked = [(layers, f"select_layers for {own}") for layers in best[own]]
-    return [*picked, *((layers, "") for layers in _GIVEN)]
-
-
 def set_settings(best: Best) -> list[Setting]:
     """Sets of layers by all trees; then untied queries, no diagonal, no root."""
     rows = [
-        Setting(layers, name, label=label)
-        for name in (_CLUSTERS, _WINDOWS, "window:2", "window:16")
-        for layers, label in sets_of(best, name)
+        Setting(layers, name, label=f"select_layers for {name}")
+        for name in (_CLUSTERS, _WINDOWS)
+        for layers in best[name]
     ]
-    for change in (
-        {"tie_queries": False},
-        {"self_attention": False},
-        {"specials": "inside"},
-    ):
-        rows += [
-            Setting(layers, name, label=label, **change)
-            for name in (_CLUSTERS, _WINDOWS)
-            for layers, label in sets_of(best, name)
-        ]
+    rows += [
+        Setting(layers, name)
+        for name in (_CLUSTERS, _WINDOWS, "window:2", "window:16")
+        for layers in _GIVEN
+    ]
+    three, label = best[_CLUSTERS][-1], f"select_layers for {_CLUSTERS}"
+    rows += [
+        Setting(layers, name, label=chooser, **change)
+        for change in (
+            {"tie_queries": False},
+            {"self_attention": False},
+            {"specials": "inside"},
+        )
+        for name in (_CLUSTERS, _WINDOWS)
+        for layers, chooser in ((three, label), (tuple(range(6)), ""))
+    ]
     return rows
 
 
 def alone_settings() -> list[Setting]:
     """Each layer alone."""
-    return [
-        Setting((layer,), name, tied)
-        for name, tied in ((_WINDOWS, True), (_CLUSTERS, True), (_WINDOWS, False))
-        for layer in range(6)
-    ]
+    names = (_CLUSTERS, _WINDOWS)
+    return [Setting((layer,), name) for name in names for layer in range(6)]
 
 
 def section(options: Options) -> Section:
@@ -230,12 +226,13 @@ def measured(intents: Intents, records: Records, most: int | None = None) -> Sec
     best = chosen(records, intents)
     data = f"CLINC150, {len(intents.labels):,} test sentences"
     sets, alone = distinct(set_settings(best))[:most], alone_settings()[:most]
-    probabilities = [each for each in sets if each.options == Setting((), "").options]
+    usual = Setting((), _CLUSTERS)
+    again = [x for x in sets if Setting((), x.hierarchy, **x.options) == usual]
     parts, measurements = [FOUND], {}
     for heading, head, settings in (
         ("Each layer alone, support vector machine:", HEADS[0], alone),
         ("Sets of layers, support vector machine:", HEADS[0], sets),
-        ("Sets of layers, logistic regression:", HEADS[1], probabilities),
+        ("Sets of layers, logistic regression:", HEADS[1], again),
     ):
         known = {"model": f"{MODEL}, {head}", "data": data}
         rows = records.run(settings, intents.trials(head), **known)

@@ -56,9 +56,8 @@ _SEGMENTS, _CLUSTERS, _WINDOWS = "segments:0.08", "clusters:0.08", "window:4"
 _ALONE = [(layer,) for layer in range(12)]
 _GIVEN = [(8, 10), (6, 8, 10), (7, 9, 11), tuple(range(6, 12)), tuple(range(12))]
 _PROBED = [
-    Setting(layers, hierarchy, tied, specials="inside")
+    Setting(layers, _WINDOWS, tied, specials="inside")
     for layers in ((11,), (9, 11), (7, 9, 11))
-    for hierarchy in (_WINDOWS, "window:16")
     for tied in (True, False)
 ]
 
@@ -181,11 +180,17 @@ def measured(reactions: Reactions, records: Records, slices: Slices) -> Section:
 
 
 def goals(pairs: list[tuple[Setting, dict[str, Any]]]) -> str:
-    """Three layers at a tenth of the FLOPs or less, against the bar for them."""
+    """Three layers at a tenth of the FLOPs or less, against the bar for them.
+
+    Of the first table, all sets of three under ``segments``, and what was chosen for
+    the hierarchy that it runs. ``clusters`` is left out: its search costs too much.
+    """
     goal, rows = Goal(3, 1), []
     for setting, found in pairs:
         usual = Setting(setting.layers, setting.hierarchy, label=setting.label)
-        if setting == usual and len(setting.layers) == 3 and found["share"] <= 0.1:
+        own = setting.hierarchy == _SEGMENTS or setting.label == _label(_WINDOWS)
+        three = len(setting.layers) == 3 and found["share"] <= 0.1
+        if setting == usual and own and three:
             lost = -100 * found["change"]
             rows.append(
                 [
@@ -200,10 +205,28 @@ def goals(pairs: list[tuple[Setting, dict[str, Any]]]) -> str:
     return table([*head, "bar", "aim", "reached"], rows)
 
 
-FOUND = ""
 _HEADINGS = {
-    "main": "",
-    "alone": "",
-    "survey": "",
-    "probe": "",
+    "main": "Sets of layers, on 1,200 reactions that nobody had looked at before:",
+    "alone": (
+        "Each layer alone, on 600 reactions that were looked at while the trees were "
+        "made:"
+    ),
+    "survey": "Sets of layers by other trees and untied, on the same 600:",
+    "probe": (
+        "Windows from the first token on, on the 600 reactions where it all began "
+        "(the figures to beat):"
+    ),
 }
+FOUND = """\
+Layers are counted from 0. A change is the accuracy with replaced layers less that of
+the original model on the same reactions, with the standard error of this paired
+difference. KL is that of the model's 50 probabilities, from before to after. FLOPs are
+those of the replaced layers' attention, as the paper counts them, in percent of softmax
+attention's. They leave out the search for a tree, which is linear in the tokens for
+`segments` and `ward`; `clusters` compares all pairs of tokens, at 12.5% of softmax
+attention's FLOPs in this model, and so does not count as a tenth below. Usual are tied
+queries, self-attention and special tokens as children of the root.
+
+Layers by `select_layers` were chosen on reactions 3,600 to 3,855, without their labels.
+The share 0.08 is what a tenth of the FLOPs leaves some room for. Trees were made while
+looking at the first 1,200 reactions, the first table is on the next 1,200."""
