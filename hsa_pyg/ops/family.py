@@ -220,7 +220,9 @@ class FamilyAttention:
         if isinstance(size, int):
             size = torch.full_like(place[:1], size)
         seen = self.pattern.mask(place[run, None], place, size.view(-1, 1, 1))
-        s.masked_fill_(seen.logical_not_().unsqueeze(1), float("-inf"))
+        # Adding is several times as fast as filling by a mask that is broadcast.
+        hidden = torch.zeros(seen.shape, dtype=s.dtype, device=s.device)
+        s += hidden.masked_fill_(~seen, float("-inf")).unsqueeze(1)
 
     def focus_on_largest(
         self, s: Tensor, run: slice, own: Tensor | None
