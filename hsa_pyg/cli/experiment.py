@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Results = Annotated[Path, typer.Option("--out", help="Folder of the results files.")]
 #: Part of a processor's speed in matrix products that a training run reaches.
-_EFFICIENCY = 0.4
+_EFFICIENCY = 0.5
 
 
 def experiment(

@@ -50,7 +50,18 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Write the results file, whole or not at all."""
-        write_whole(path, json.dumps(asdict(self), indent=1) + "\n")
+        told = asdict(self)
+        keys = dict.fromkeys(key for row in self.history for key in row)
+        # By columns, each on one line: a run may have a thousand rows.
+        columns = [
+            f"  {json.dumps(key)}: {json.dumps([row.get(key) for row in self.history])}"
+            for key in keys
+        ]
+        told["history"] = None
+        text = json.dumps(told, indent=1, allow_nan=False)
+        history = "{\n" + ",\n".join(columns) + "\n }"
+        text = text.replace('"history": null', f'"history": {history}', 1)
+        write_whole(path, text + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Record:
@@ -60,12 +71,30 @@ class Record:
             ValueError: if it is none.
         """
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (TypeError, ValueError) as error:
+            told = json.loads(path.read_text(encoding="utf-8"))
+            keys, columns = told["history"].keys(), told["history"].values()
+            told["history"] = [
+                {
+                    k: value
+                    for k, value in zip(keys, row, strict=True)
+                    if value is not None
+                }
+                for row in zip(*columns, strict=True)
+            ]
+            return cls(**told)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{path} is no results file of hsa-pyg experiment ({error}): delete it "
                 "and run the experiment again"
             ) from error
+
+
+def rounded(row: Mapping[str, float]) -> dict[str, float]:
+    """Numbers with 7 significant digits, as many as float32 has."""
+    return {
+        key: value if isinstance(value, int) else float(f"{value:.7g}")
+        for key, value in row.items()
+    }
 
 
 def write_whole(path: Path, text: str) -> None:

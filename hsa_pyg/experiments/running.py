@@ -19,6 +19,7 @@ from hsa_pyg.experiments.records import (
     Record,
     describe_environment,
     differences,
+    rounded,
     write_whole,
 )
 
@@ -145,8 +146,8 @@ def execute(run: Run, tell: Callable[[Progress], None]) -> Record:
         seconds=outcome.seconds,
         peak_memory=peak_memory(),
         attention_flops=outcome.attention_flops,
-        history=[dict(row) for row in outcome.history],
-        final=outcome.final,
+        history=[rounded(row) for row in outcome.history],
+        final=rounded(outcome.final),
         facts=outcome.facts,
     )
     record.write(run.record)

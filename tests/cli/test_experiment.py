@@ -47,10 +47,7 @@ def results(folder):
 
 
 def numbers(result):
-    return [
-        {key: value for key, value in row.items() if key not in CLOCKS}
-        for row in result["history"]
-    ]
+    return {key: x for key, x in result["history"].items() if key not in CLOCKS}
 
 
 def test_an_experiment_is_run_once_and_reported(run, tmp_path):
@@ -66,11 +63,11 @@ def test_an_experiment_is_run_once_and_reported(run, tmp_path):
     assert len(found) == 6
     assert not list((tmp_path / "runs/experiments/semantic-focus").iterdir())
     for result in found.values():
-        assert len(result["history"]) == 2
+        assert result["history"]["epoch"] == [0, 1]
         assert result["configuration"]["train_size"] == 30
         assert result["environment"]["versions"]["torch"]
         assert {"revision", "dirty", "processor"} <= result["environment"].keys()
-        assert result["final"]["val_loss"] == result["history"][-1]["val_loss"]
+        assert result["final"]["val_loss"] == result["history"]["val_loss"][-1]
         assert result["peak_memory"] > 0
         assert result["attention_flops"] > 0
         assert result["seconds"] > 0
@@ -121,7 +118,7 @@ def test_a_killed_run_goes_on_and_ends_as_an_undisturbed_one(run, tmp_path):
     (resumed,) = results(tmp_path).values()
     assert run(*asked, "--out", "again/docs/results").exit_code == 0
     (whole,) = results(tmp_path / "again").values()
-    assert len(whole["history"]) == 4
+    assert len(whole["history"]["epoch"]) == 4
     assert numbers(resumed) == numbers(whole)
     assert len(resumed["environment"]["earlier"]) == 1
     assert "earlier" not in whole["environment"]

@@ -5,6 +5,7 @@ from hsa_pyg.experiments.records import (
     describe_environment,
     differences,
     read_records,
+    rounded,
     write_whole,
 )
 
@@ -19,7 +20,7 @@ def record(setting="full", seed=0):
         seconds=1.5,
         peak_memory=3,
         attention_flops=4,
-        history=[{"epoch": 0, "loss": 0.5}],
+        history=[{"epoch": 0, "loss": 0.5}, {"epoch": 1, "loss": 0.25, "more": 2.0}],
         final={"loss": 0.5},
         facts={},
     )
@@ -29,6 +30,7 @@ def test_records_are_read_as_they_were_written(tmp_path):
     for setting, seed in (("topk", 0), ("full", 10), ("full", 2)):
         record(setting, seed).write(tmp_path / f"{setting}-{seed}.json")
     found = read_records(tmp_path)
+    assert '"loss": [0.5, 0.25]' in (tmp_path / "topk-0.json").read_text()
     assert found == [record("full", 2), record("full", 10), record("topk", 0)]
 
 
@@ -59,3 +61,10 @@ def test_the_environment_tells_what_ran():
     assert {"revision", "dirty", "versions", "processor", "started"} <= found.keys()
     assert found["versions"]["python"].startswith("3.")
     assert (found["revision"] is None) == (found["dirty"] is None)
+
+
+def test_numbers_keep_seven_digits():
+    assert rounded({"epoch": 123_456_789, "loss": 0.123456789}) == {
+        "epoch": 123_456_789,
+        "loss": 0.1234568,
+    }
