@@ -28,14 +28,19 @@ from benchmarks.report import Options, Section
 from benchmarks.timing import duration, ratios, side_by_side, table
 from benchmarks.zero_shot import reviews
 from benchmarks.zero_shot.probes import Probe
-from benchmarks.zero_shot.records import Records, Setting, layers_shown, open_records
+from benchmarks.zero_shot.records import (
+    Records,
+    Setting,
+    distinct,
+    layers_shown,
+    open_records,
+)
 from benchmarks.zero_shot.review_trials import builder, precision
 from benchmarks.zero_shot.reviews import Choices, Sources, probe
 from benchmarks.zero_shot.sentiment import (
     THREE,
     Part,
     Subject,
-    distinct,
     main_settings,
     picture,
 )
@@ -69,8 +74,8 @@ class Slices:
     fewest: int = 750
     most: int = 1024
     cut: int = 512
-    probe: range = range(300)
-    test: range = range(200)
+    probe: range = range(240)
+    test: range = range(160)
     timed: range = range(8)
     rounds: int = 5
     settings: int = 99

@@ -66,11 +66,11 @@ class Slices:
     choice: range = range(100)
     pilot: range = range(100, 200)
     main: range = range(2500)
-    longer: range = range(600)
-    survey: range = range(3000, 3400)
+    longer: range = range(400)
+    survey: range = range(3000, 3300)
     exact: range = range(3000, 3100)
-    movies_probe: range = range(800)
-    movies: range = range(1000, 1400)
+    movies_probe: range = range(600)
+    movies: range = range(1000, 1300)
     most: int = 99
 
 

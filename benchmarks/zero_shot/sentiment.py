@@ -16,6 +16,7 @@ from benchmarks.zero_shot.records import (
     Row,
     Setting,
     change_shown,
+    distinct,
     layers_shown,
 )
 from benchmarks.zero_shot.review_trials import ReviewTrials, builder, precision
@@ -215,14 +216,6 @@ def survey_settings(two: Sequence[str], chosen: tuple[int, ...]) -> list[Setting
         for tree in (two[0], "window:4")
     ]
     return distinct(rows)
-
-
-def distinct(settings: Sequence[Setting]) -> list[Setting]:
-    """Settings that are not the same measurement as one before them."""
-    found: dict[str, Setting] = {}
-    for setting in settings:
-        found.setdefault(repr(setting.key()), setting)
-    return list(found.values())
 
 
 def pilot_table(pilot: dict[str, dict[str, float]]) -> str:
