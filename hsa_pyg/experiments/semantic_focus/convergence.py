@@ -14,7 +14,9 @@ Floats = NDArray[np.float64]
 _History = Sequence[Mapping[str, float]]
 
 
-def curves(histories: Sequence[_History], key: str) -> Floats:
+def curves(
+    histories: Sequence[_History], key: str, epochs: int | None = None
+) -> Floats:
     """A number by run and epoch, ``[runs, epochs]``.
 
     A run that its stop rule ended early keeps its last value: the rule ends only runs
@@ -23,11 +25,12 @@ def curves(histories: Sequence[_History], key: str) -> Floats:
     Args:
         histories: Rows of each run.
         key: Name of the number.
+        epochs: How many to tell of; by default those of the longest run.
     """
-    longest = max(len(history) for history in histories)
+    longest = epochs or max(len(history) for history in histories)
     rows = []
     for history in histories:
-        values = [row[key] for row in history]
+        values = [row[key] for row in history[:longest]]
         rows.append([*values, *[values[-1]] * (longest - len(values))])
     return np.array(rows, dtype=np.float64)
 

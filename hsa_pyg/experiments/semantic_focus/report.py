@@ -128,8 +128,10 @@ def _censored(reached: Sequence[float], last: int) -> str:
 def _savings_table(
     groups: Mapping[str, Sequence[Record]], titles: Mapping[str, str], full: str
 ) -> str:
+    # Where a run of full attention has been ended, its later losses are not known.
+    known = min(len(record.history) for record in groups[full])
     loss = {
-        name: curves([record.history for record in group], "train_loss")
+        name: curves([record.history for record in group], "train_loss", known)
         for name, group in groups.items()
     }
     base = loss[full]
@@ -152,7 +154,7 @@ def _savings_table(
         f"Epochs saved against {titles[full]}, by the median training losses: the "
         "largest percentage, the epoch (from 0) of full attention at which it is "
         "saved, and the ratio that it means; in brackets what holds 95 % of 1,000 "
-        "bootstrap samples of the seeds.\n\n"
+        f"bootstrap samples of the seeds. Over {known} epochs.\n\n"
         + table(["attention", "% saved", "at epoch", "ratio"], rows)
     )
 

@@ -57,6 +57,10 @@ def test_runs_that_never_arrive_stay_longer_than_any():
 def test_a_run_that_was_stopped_keeps_its_last_number():
     found = curves([history([0.5, 0.1]), history([0.9, 0.8, 0.7])], "train_loss")
     assert found.tolist() == [[0.5, 0.1, 0.1], [0.9, 0.8, 0.7]]
+    longer = curves([history([0.5, 0.1])], "train_loss", epochs=4)
+    assert longer.tolist() == [[0.5, 0.1, 0.1, 0.1]]
+    shorter = curves([history([0.5, 0.1])], "train_loss", epochs=1)
+    assert shorter.tolist() == [[0.5]]
 
 
 def test_quartiles_by_hand():
