@@ -69,12 +69,26 @@ def test_one_row_for_the_whole_batch():
         (torch.ones(3, 1, 5, 4).bool(), "has shape"),
         (torch.ones(3, 4).bool(), "has shape"),
         (torch.ones(3, 5, 5).bool(), "has shape"),
+        # Two texts packed in one row; the last sees one of them alone.
+        (
+            torch.block_diag(torch.ones(2, 2), torch.ones(3, 3))
+            .bool()[None, None]
+            .expand(3, 1, 5, 5),
+            "more than padding",
+        ),
         (torch.eye(2, 5)[None, :, None].expand(3, -1, -1, -1).bool(), "between heads"),
     ],
 )
 def test_masks_that_hide_more_are_refused(mask, words):
     with pytest.raises(NotImplementedError, match=words):
         read(mask)
+
+
+@pytest.mark.parametrize("row", [KEPT[2], KEPT[2] & False, KEPT[2] | True])
+def test_rows_of_padding_see_what_they_like_of_the_text(row):
+    mask = KEPT[:, None, None, :].repeat(1, 1, 5, 1)
+    mask[2, :, :2] = row
+    assert read(mask).equal(KEPT)
 
 
 def ours(pattern, mask):
