@@ -102,7 +102,7 @@ def hierarchical_attention_forward(
     if plan.rows is not None:
         y = y.new_zeros(batch * length, *y.shape[1:]).index_copy(0, plan.rows, y)
     weights = None
-    if kwargs.get("output_attentions"):
+    if trees.weights:
         weights = _weights(q, k, plan, form, scaling)
     return y.view(batch, length, *y.shape[1:]), weights
 
@@ -112,13 +112,15 @@ def _without_trees(module: nn.Module, layer: ReplacedLayer | None) -> RuntimeErr
     if layer is None:
         return RuntimeError(
             f"{name} runs attn_implementation={IMPLEMENTATION!r}, which was set by "
-            "hand; call hsa_pyg.integrations.transformers.replace_attention(model) on "
-            "a model that runs 'sdpa' or 'eager'"
+            "hand or comes with the configuration of a replaced model; call "
+            "model.set_attn_implementation('sdpa'), and then "
+            "hsa_pyg.integrations.transformers.replace_attention(model)"
         )
     return RuntimeError(
         f"no trees reached layer {layer.number} ({name}): it was called outside the "
         "forward of its model, or the model does not hand keyword arguments on to its "
-        "attention (older releases of transformers do not)"
+        "attention (older releases of transformers do not); call "
+        "restore_attention(model)"
     )
 
 

@@ -66,6 +66,7 @@ class ForwardTrees:
         grid: rows and columns of patches of a vision model.
         text: the texts, if :func:`original_text` gave them.
         offsets: characters of their tokens, likewise.
+        weights: whether the layers shall return their weights.
     """
 
     form: Form
@@ -73,6 +74,7 @@ class ForwardTrees:
     grid: tuple[int, int] | None = None
     text: Sequence[str] | None = None
     offsets: Sequence[Sequence[Span]] | None = None
+    weights: bool = False
     # The mask last seen, kept so that its identity stays its own.
     _masks: list[Tensor | None] = field(default_factory=list)
     _tokens: Tokens | None = None
@@ -127,7 +129,23 @@ class ForwardTrees:
             special = torch.zeros_like(kept)
         else:
             special = self._special(kept, ids)
-        return Tokens(kept, special, self.grid, ids, self.offsets, self.text)
+        if self.grid is not None:
+            return Tokens(kept, special, self.grid, ids)
+        self._check_text(kept)
+        return Tokens(kept, special, None, ids, self.offsets, self.text)
+
+    def _check_text(self, kept: Tensor) -> None:
+        """Raise a ValueError if the texts cannot be those of this batch."""
+        if self.text is None or self.offsets is None:
+            return
+        lengths = {len(spans) for spans in self.offsets}
+        if len(self.text) != kept.size(0) or lengths - {kept.size(1)}:
+            raise ValueError(
+                f"original_text was given {len(self.text)} texts, with offsets of "
+                f"{sorted(lengths)} tokens, but the model is called with "
+                f"{tuple(kept.shape)} [texts, tokens]; give the texts and the "
+                "offset_mapping of the very batch, padding included"
+            )
 
     def _special(self, kept: Tensor, ids: Tensor | None) -> Tensor:
         if self.grid is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -186,9 +187,9 @@ def choose_layers(
         ValueError: if a layer does not exist, or none is named.
     """
     last = len(found) - 1
-    if layers == "all":
+    if isinstance(layers, str) and layers == "all":
         return list(found)
-    if layers == "alternate":
+    if isinstance(layers, str) and layers == "alternate":
         chosen = [layer for layer in found if (last - layer.number) % 2 == 0]
     elif isinstance(layers, str):
         raise ValueError(
@@ -217,8 +218,17 @@ def _numbers(layers: Any, last: int) -> list[int]:
         numbers = list(layers)
     except TypeError:
         numbers = [layers]
+    try:
+        # Those of NumPy and torch, too.
+        # A bool, also one of torch's, says yes or no and is no number.
+        numbers = [
+            True if "bool" in str(getattr(x, "dtype", type(x))) else operator.index(x)
+            for x in numbers
+        ]
+    except TypeError:
+        numbers = [True]
     for number in numbers:
-        if isinstance(number, bool) or not isinstance(number, int):
+        if isinstance(number, bool):
             raise TypeError(
                 f"layers must be 'all', 'alternate', numbers or a function of the "
                 f"number, got {layers!r}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -61,8 +62,36 @@ class Replacement:
         self.config = config
         self.implementation = config._attn_implementation
         self.complete = complete
+        # The model's own configuration while no layer is left that runs another
+        # implementation: other models may share the one that it had.
+        self.own: Any = None
+        self._before = dict(vars(config))
         self.original: tuple[Sequence[str], Sequence[Sequence[Span]]] | None = None
         self.handle: RemovableHandle | None = None
+
+    def share(self, model: nn.Module) -> None:
+        """Give the model a configuration of its own that names the implementation."""
+        self.own = copy.copy(self.config)
+        vars(self.own)["_attn_implementation_internal"] = IMPLEMENTATION
+        for module in model.modules():
+            if getattr(module, "config", None) is self.config:
+                module.config = self.own
+
+    def undo(self, model: nn.Module) -> None:
+        """Give the configuration back, with what was changed meanwhile."""
+        for layer in self.layers:
+            layer.module.config = self.config
+        if self.own is None:
+            return
+        name = "_attn_implementation_internal"
+        if getattr(self.own, name) == IMPLEMENTATION:
+            vars(self.own)[name] = vars(self.config)[name]
+        for key, value in vars(self.own).items():
+            if key not in self._before or self._before[key] is not value:
+                vars(self.config)[key] = value
+        for module in model.modules():
+            if getattr(module, "config", None) is self.own:
+                module.config = self.config
 
     def begin(
         self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -71,7 +100,11 @@ class Replacement:
         given = inspect.signature(type(model).forward).bind_partial(
             model, *args, **kwargs
         )
-        wanted = kwargs.get("output_attentions")
+        wanted = kwargs.get(
+            "output_attentions", given.arguments.get("output_attentions")
+        )
+        if wanted is None:
+            wanted = getattr(model.config, "output_attentions", False)
         if wanted and not self.complete and self.implementation != "eager":
             raise NotImplementedError(
                 "output_attentions=True would give the weights of the replaced layers "
@@ -81,7 +114,7 @@ class Replacement:
             )
         ids = given.arguments.get("input_ids")
         pixels = given.arguments.get("pixel_values")
-        trees = ForwardTrees(self.form, ids, self._grid(pixels))
+        trees = ForwardTrees(self.form, ids, self._grid(pixels), weights=bool(wanted))
         if self.original is not None:
             trees.text, trees.offsets = self.original
         return args, {**kwargs, TREES: trees}
@@ -144,7 +177,8 @@ def replace_attention(
         special_ids: ids of the special tokens. By default those of the tokenizer, if
             one is given; those the configuration names (``bos_token_id``,
             ``eos_token_id``, ``cls_token_id``, ``sep_token_id``); or else the first
-            and the last token of each text. In images, what comes before the patches.
+            and the last token of each text, as for a model that is called with
+            ``inputs_embeds``. In images, what comes before the patches.
         tokenizer: the model's tokenizer, for ``hierarchy="sentences"`` and for the
             special tokens.
         backend: as in :func:`~hsa_pyg.hierarchical_attention`.
@@ -153,7 +187,7 @@ def replace_attention(
         The model.
 
     Raises:
-        TypeError: for a model, layers or a hierarchy of a wrong kind.
+        TypeError: for a model, layers, a hierarchy or a switch of a wrong kind.
         ValueError: for a name that is not known, a layer that does not exist, or a
             model whose attention is replaced already.
         NotImplementedError: for a layer that cannot be replaced; it names it and why.
@@ -169,6 +203,12 @@ def replace_attention(
     """
     if specials not in ("root", "inside"):
         raise ValueError(f"specials={specials!r} is not known; use 'root' or 'inside'")
+    for name, switch in (
+        ("self_attention", self_attention),
+        ("tie_queries", tie_queries),
+    ):
+        if not isinstance(switch, bool):
+            raise TypeError(f"{name} must be True or False, got {switch!r}")
     check_name(backend)
     found = attention_layers(model)
     if _replacements(model):
@@ -188,8 +228,8 @@ def replace_attention(
         )
     form = Form(
         make_builder(hierarchy, tokenizer),
-        bool(self_attention),
-        bool(tie_queries),
+        self_attention,
+        tie_queries,
         is_causal_tower(config),
         specials,
         _special_ids(special_ids, tokenizer, config),
@@ -205,7 +245,7 @@ def replace_attention(
     if replacement.complete and not getattr(config, "is_encoder_decoder", False):
         # No layer is left that needs a mask of L x L: the mask interface asks ours.
         # (An encoder may share its configuration with a decoder.)
-        vars(config)["_attn_implementation_internal"] = IMPLEMENTATION
+        replacement.share(model)
     replacement.handle = base.register_forward_pre_hook(
         replacement.begin, with_kwargs=True
     )
@@ -223,14 +263,18 @@ def restore_attention(model: Model) -> Model:
 
     Returns:
         The model.
+
+    Raises:
+        ValueError: for a part of a model whose attention is replaced.
     """
-    for base, replacement in _replacements(model):
-        for layer in replacement.layers:
-            layer.module.config = replacement.config
-        if replacement.config._attn_implementation == IMPLEMENTATION:
-            vars(replacement.config)["_attn_implementation_internal"] = (
-                replacement.implementation
-            )
+    found = _replacements(model)
+    if not found and any(map(_runs_ours, model.modules())):
+        raise ValueError(
+            f"{type(model).__name__} is a part of the model whose attention is "
+            "replaced; call restore_attention on that model"
+        )
+    for base, replacement in found:
+        replacement.undo(model)
         if replacement.handle is not None:
             replacement.handle.remove()
         del vars(base)[_REPLACEMENT]
@@ -262,6 +306,7 @@ def original_text(
             ``offset_mapping``.
 
     Raises:
+        TypeError: for a single text, or no offsets.
         ValueError: if the attention is not replaced, or sizes differ.
     """
     found = _replacements(model)
@@ -270,19 +315,29 @@ def original_text(
             f"the attention of {type(model).__name__} is not replaced; call "
             "replace_attention(model) first"
         )
+    if isinstance(texts, str) or offsets is None:
+        raise TypeError(
+            "original_text takes a list of texts and the offset_mapping of all of "
+            "them: call the tokenizer with return_offsets_mapping=True"
+        )
     spans = offsets.tolist() if isinstance(offsets, Tensor) else list(offsets)
     if len(texts) != len(spans):
         raise ValueError(
             f"texts are {len(texts)} but offsets are for {len(spans)}; give the "
             "offset_mapping of the same call of the tokenizer"
         )
+    before = [replacement.original for _, replacement in found]
     for _, replacement in found:
         replacement.original = (list(texts), spans)
     try:
         yield
     finally:
-        for _, replacement in found:
-            replacement.original = None
+        for (_, replacement), original in zip(found, before, strict=True):
+            replacement.original = original
+
+
+def _runs_ours(module: nn.Module) -> bool:
+    return getattr(getattr(module, "config", None), LAYER, None) is not None
 
 
 def _replacements(model: nn.Module) -> list[tuple[nn.Module, Replacement]]:
@@ -297,8 +352,18 @@ def _special_ids(
     given: Sequence[int] | None, tokenizer: Any, config: Any
 ) -> tuple[int, ...] | None:
     if given is not None:
-        return tuple(int(number) for number in given)
+        try:
+            return tuple(operator.index(number) for number in given)
+        except TypeError as error:
+            raise TypeError(
+                f"special_ids must be a list of token ids, got {given!r}"
+            ) from error
     if tokenizer is not None:
+        if not hasattr(tokenizer, "all_special_ids"):
+            raise TypeError(
+                "tokenizer must be the model's tokenizer, as "
+                f"AutoTokenizer.from_pretrained gives it, got {tokenizer!r}"
+            )
         # These stand for a word, or for nothing.
         inner = {
             getattr(tokenizer, f"{name}_token_id", None)

@@ -263,6 +263,11 @@ def make_builder(spec: str | Builder, tokenizer: Any = None) -> Builder:
         TypeError: if it is neither a text nor callable.
         ValueError: if the name is not known or its numbers do not fit.
     """
+    if isinstance(spec, type):
+        raise TypeError(
+            "hierarchy must be a tree builder, not its class: give "
+            f"{spec.__name__}(...)"
+        )
     if callable(spec):
         return spec
     if not isinstance(spec, str):
@@ -323,7 +328,10 @@ def _share(spec: str, text: str) -> float:
 
 def _number(spec: str, text: str) -> int:
     try:
-        return int(text)
+        number = int(text)
+        if number >= 2**31:
+            raise ValueError
+        return number
     except ValueError:
         raise ValueError(
             f"hierarchy={spec!r} holds {text!r} where a number of nodes should stand, "

@@ -51,6 +51,23 @@ def test_weights_beside_layers_that_give_none_are_refused(tiny, texts):
     assert len(model(**texts, output_attentions=True).attentions) == 4
 
 
+@pytest.mark.parametrize("layers", ["all", [1, 2]])
+def test_weights_that_the_configuration_asks_for(layers, tiny, texts):
+    model = tiny("Bert", attn_implementation="eager")
+    model.config.output_attentions = True
+    replace_attention(model, layers, "window:3")
+    assert [x.shape[1:] for x in model(**texts).attentions] == [(4, 21, 21)] * 4
+    assert not model(**texts, output_attentions=False).attentions
+
+
+def test_texts_packed_in_one_row_are_refused(tiny, texts):
+    packed = torch.block_diag(torch.ones(9, 9), torch.ones(12, 12)).bool()
+    for layers in ("all", [1]):
+        model = replace_attention(tiny("Bert"), layers)
+        with pytest.raises(NotImplementedError, match="hides more than padding"):
+            model(texts["input_ids"], attention_mask=packed.expand(3, 1, 21, 21))
+
+
 def test_weights_of_many_tokens_are_refused(tiny):
     model = replace_attention(tiny("Bert", max_position_embeddings=3000))
     ids = torch.randint(5, 97, (1, MAX_LEAVES + 1))

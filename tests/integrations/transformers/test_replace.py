@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy
 import pytest
 import torch
 import transformers
@@ -322,7 +323,60 @@ def test_layers_by_name_number_and_function(tiny):
         ("alternate", [1, 3]),
         ((3, 1, 1), [1, 3]),
         (range(2), [0, 1]),
+        (numpy.array([1, 2]), [1, 2]),
+        (torch.tensor([1, 2]), [1, 2]),
         (lambda number: number > 2, [3]),
     ):
         model = replace_attention(tiny("Bert"), layers)
         assert replaced_layers(model) == numbers
+
+
+@pytest.mark.parametrize("layers", ["all", [1]])
+def test_models_of_one_configuration_are_replaced_apart(layers, tiny, texts):
+    model = tiny("Bert")
+    other = type(model)(model.config).eval()
+    other.load_state_dict(model.state_dict())
+    before, config = states(model, texts), model.config
+    replace_attention(model, layers, "window:3")
+    assert states(other, texts).equal(before)
+    assert config._attn_implementation == other.config._attn_implementation == "sdpa"
+    replace_attention(other, "all", "flat")
+    replaced = states(model, texts)
+    assert not replaced.equal(before)
+    restore_attention(other)
+    assert states(model, texts).equal(replaced)
+    assert restore_attention(model).config is other.config is config
+
+
+def test_what_is_set_in_between_stays(tiny, texts):
+    model = replace_attention(tiny("Bert"), hierarchy="flat")
+    model.config.of_mine = 3
+    model.set_attn_implementation("eager")
+    assert replaced_layers(model) == [0, 1, 2, 3]
+    assert states(model, texts).isfinite().all()
+    restore_attention(model)
+    assert model.config.of_mine == 3
+    assert model.config._attn_implementation == "eager"
+
+
+def test_a_part_of_a_model_is_not_restored_in_silence(tiny):
+    model = replace_attention(tiny("Bert"))
+    with pytest.raises(ValueError, match="a part of the model whose attention"):
+        restore_attention(model.encoder)
+    assert replaced_layers(model) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"special_ids": [1.5]}, "special_ids must be"),
+        ({"special_ids": 5}, "special_ids must be"),
+        ({"tokenizer": "bert"}, "tokenizer must be"),
+        ({"self_attention": "no"}, "self_attention must be True or False"),
+        ({"tie_queries": None}, "tie_queries must be True or False"),
+        ({"layers": torch.tensor([True, False])}, "layers must be"),
+    ],
+)
+def test_options_of_a_wrong_kind(options, words, tiny):
+    with pytest.raises(TypeError, match=words):
+        replace_attention(tiny("Bert"), **options)

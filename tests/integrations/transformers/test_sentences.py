@@ -8,6 +8,7 @@ import transformers
 from hsa_pyg.integrations.transformers import (
     Sentences,
     Tokens,
+    nested_forest,
     original_text,
     replace_attention,
 )
@@ -207,6 +208,33 @@ def test_missing_or_wrong_text_is_an_error(tokenizer):
         pass
     with (
         original_text(model, TEXTS, spans[:, :5]),
-        pytest.raises(ValueError, match="offsets have shape"),
+        pytest.raises(ValueError, match="of the very batch"),
     ):
         model(**encoded)
+
+
+def test_texts_within_texts_and_of_another_batch(tiny):
+    seen = []
+
+    def build(tokens):
+        seen.append(tokens.text)
+        return nested_forest(tokens, [])
+
+    model = replace_attention(tiny("Bert"), [1], build)
+    ids, spans = torch.tensor([[5, 6, 7]]), [[(0, 1), (1, 2), (2, 3)]]
+    with original_text(model, ["abc"], spans):
+        with original_text(model, ["xyz"], spans):
+            model(ids)
+        model(ids)
+        with pytest.raises(ValueError, match="of the very batch"):
+            model(ids.expand(2, -1))
+        with pytest.raises(ValueError, match="of the very batch"):
+            model(ids[:, :2])
+    model(ids)
+    assert seen == [["xyz"], ["abc"], None]
+    for given, offsets in (("abc", spans), (["abc"], None)):
+        with (
+            pytest.raises(TypeError, match="return_offsets_mapping=True"),
+            original_text(model, given, offsets),
+        ):
+            pass

@@ -6,6 +6,7 @@ import torch
 from hsa_pyg import SignalHierarchy
 from hsa_pyg.integrations.transformers.trees import (
     Tokens,
+    Windows,
     in_reading_order,
     make_builder,
     nested_forest,
@@ -193,3 +194,10 @@ def test_reading_order_refuses_scattered_nodes():
 
 def test_a_forest_by_any_other_way_is_a_hierarchy():
     assert isinstance(make_builder("flat")(tokens("tt")), SignalHierarchy)
+
+
+def test_a_class_and_a_number_too_large_are_named():
+    with pytest.raises(TypeError, match=r"not its class: give Windows\(\.\.\.\)"):
+        make_builder(Windows)
+    with pytest.raises(ValueError, match="a number of nodes should stand"):
+        make_builder("window:99999999999999999999")
