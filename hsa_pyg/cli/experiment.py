@@ -112,15 +112,24 @@ def report(
     Only what stands between the page's two markers is replaced; pictures go to a
     folder "images" beside the page.
     """
-    from hsa_pyg.experiments.configuration import load_configuration
+    from hsa_pyg.experiments.configuration import (
+        find_configuration,
+        load_configuration,
+    )
     from hsa_pyg.experiments.experiment import find_experiment
     from hsa_pyg.experiments.page import replace_part
     from hsa_pyg.experiments.records import read_records
 
-    found = names or sorted(path.name for path in out.glob("*") if path.is_dir())
-    if not found:
-        raise FileNotFoundError(f"There are no results in {out}.")
     console = Console()
+    found = list(names or ())
+    folders = sorted(path for path in out.glob("*") if path.is_dir())
+    for folder in folders if not names else ():
+        if find_configuration(folder.name) is None:
+            console.print(f"{folder} is of no shipped experiment: left alone.")
+        else:
+            found.append(folder.name)
+    if not found:
+        raise FileNotFoundError(f"There are no results of experiments in {out}.")
     for name in found:
         configuration = load_configuration(name)
         records = read_records(out / configuration.name)

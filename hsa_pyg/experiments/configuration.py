@@ -203,14 +203,24 @@ def _parse(text: str) -> Any:
     return read["value"]
 
 
+def find_configuration(name: str) -> Path | None:
+    """The shipped configuration of a name; None if there is none."""
+    return _shipped().get(name)
+
+
 def _find(name: str) -> Path:
     path = Path(name)
     if path.suffix in (".yaml", ".yml") and path.is_file():
         return path
-    shipped: dict[str, Path] = {}
-    for folder in FOLDERS:
-        for one in sorted(folder.glob("*.yaml")):
-            shipped.setdefault(one.stem, one)
+    shipped = _shipped()
     if name not in shipped:
         raise SettingsError(f"There is no experiment {name!r}{nearest(name, shipped)}")
     return shipped[name]
+
+
+def _shipped() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for folder in FOLDERS:
+        for path in sorted(folder.glob("*.yaml")):
+            found.setdefault(path.stem, path)
+    return found

@@ -82,6 +82,11 @@ def test_an_experiment_is_run_once_and_reported(run, tmp_path):
     picture = tmp_path / "docs/images/semantic_focus_even-pairs.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "(images/semantic_focus_even-pairs.png)" in page
+    (tmp_path / "docs/results/of-others").mkdir()
+    report = run("report")
+    assert "of-others is of no shipped experiment" in report.output
+    assert "6 runs -> docs/semantic_focus.md" in report.output
+    assert (tmp_path / "docs/semantic_focus.md").exists()
 
 
 def test_a_finished_run_with_other_settings_is_refused(run, tmp_path):
@@ -155,7 +160,7 @@ def test_what_is_not_there_is_said(run):
         run("experiment", "semantic-focu")
     with pytest.raises(SettingsError, match="no setting 'epoch'"):
         run("experiment", "semantic-focus", "--set", "epoch=3")
-    with pytest.raises(FileNotFoundError, match="no results in docs"):
+    with pytest.raises(FileNotFoundError, match="no results of experiments in docs"):
         run("report")
     with pytest.raises(FileNotFoundError, match="run hsa-pyg experiment first"):
         run("report", "semantic-focus")

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from hsa_pyg.experiments.semantic_focus.attention import BlockAttention, Dropped
@@ -78,6 +79,7 @@ class BlockFunction(torch.autograd.Function):
         return torch.add(x1, update, alpha=scale)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Any) -> Any:
         """Gradients of x and of the weights."""
         grad = grads[0].contiguous()
