@@ -46,6 +46,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--quick", action="store_true", help="tiny inputs, to try it")
     made.add_argument("--docs", type=Path, help="folder of the pages to write")
     made.add_argument("--data", type=Path, help="folder of data sets to read")
+    made.add_argument(
+        "--results-only",
+        action="store_true",
+        help="show what is among the results, measure nothing (zero_shot)",
+    )
     return made
 
 
@@ -115,6 +120,7 @@ def main(words: list[str] | None = None) -> None:
         backend=arguments.backend,
         budget=arguments.budget,
         data=arguments.data,
+        measuring=not arguments.results_only,
         results=(arguments.docs or Path("docs")) / "results",
     )
     for name in tqdm(chosen(module, arguments.sections), desc=arguments.name):

@@ -26,6 +26,7 @@ class Options:
         budget: seconds after which a measurement begins no further round.
         data: folder of the data sets that are not installed, None for the usual one.
         results: folder of what was measured before, and of what will be.
+        measuring: whether what is not among the results is measured, or left out.
     """
 
     runs: int = 9
@@ -34,6 +35,7 @@ class Options:
     budget: float = 30.0
     data: Path | None = None
     results: Path = Path("docs/results")
+    measuring: bool = True
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,14 @@ class TestRecords:
         assert Records(path).find(self.SETTINGS[0], **self.KNOWN) is not None
         assert Records(path).find(self.SETTINGS[1], **self.KNOWN) is None
 
+    def test_what_is_missing_is_left_out_if_nothing_shall_be_measured(self, tmp_path):
+        path = tmp_path / "x.jsonl"
+        Records(path).run(self.SETTINGS[:1], lambda _: Found(), **self.KNOWN)
+        made = Records(path, measuring=False)
+        assert made.run(self.SETTINGS, pytest.fail, **self.KNOWN) == made.rows
+        found = made.found(self.SETTINGS, **self.KNOWN)
+        assert [setting for setting, _ in found] == [self.SETTINGS[0]]
+
     def test_a_row_says_what_it_was_measured_with(self, tmp_path):
         path = tmp_path / "x.jsonl"
         Records(path).run(self.SETTINGS[:1], lambda _: Found(), **self.KNOWN)

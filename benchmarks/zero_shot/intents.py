@@ -235,11 +235,8 @@ def measured(intents: Intents, records: Records, most: int | None = None) -> Sec
         ("Sets of layers, logistic regression:", HEADS[1], again),
     ):
         known = {"model": f"{MODEL}, {head}", "data": data}
-        rows = records.run(settings, intents.trials(head), **known)
-        measurements[heading] = [
-            (setting, row["measurement"])
-            for setting, row in zip(settings, rows, strict=True)
-        ]
+        records.run(settings, intents.trials(head), **known)
+        measurements[heading] = records.found(settings, **known)
         parts += [heading, records.table(settings, **known)]
 
     def draw(path: Path) -> None:

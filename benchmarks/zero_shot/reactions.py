@@ -121,21 +121,22 @@ def alone_settings() -> list[Setting]:
 def survey_settings(best: Sets) -> list[Setting]:
     """Sets of layers by the trees that the first table has few rows of; untied ones."""
     three = (best[_SEGMENTS], _label(_SEGMENTS))
-    given = [three, *((layers, "") for layers in _GIVEN)]
+    first = [three, ((7, 9, 11), ""), ((8, 10), "")]
     rows = [
         Setting(layers, name, label=label)
-        for name in (_WINDOWS, "window:16", "windows:2,4,8,16", "ward:8", "reaction:8")
-        for layers, label in given
-    ]
-    rows += [
-        Setting(layers, name, tie_queries=False, label=label)
-        for name in (_SEGMENTS, _WINDOWS)
+        for given in (first, [(layers, "") for layers in _GIVEN])
+        for name in ("reaction:8", "ward:8", "window:16", _WINDOWS, "windows:2,4,8,16")
         for layers, label in given
     ]
     rows += [
         Setting(layers, name, label=label)
         for name in ("reaction", "energy:0.1")
-        for layers, label in (three, ((7, 9, 11), ""))
+        for layers, label in first[:2]
+    ]
+    rows += [
+        Setting(layers, name, tie_queries=False, label=label)
+        for name in (_SEGMENTS, _WINDOWS)
+        for layers, label in [three, *((layers, "") for layers in _GIVEN)]
     ]
     return rows
 
@@ -158,11 +159,8 @@ def measured(reactions: Reactions, records: Records, slices: Slices) -> Section:
     ):
         settings = distinct(settings)[: slices.most]
         known = {"model": MODEL, "data": data_name(numbers)}
-        rows = records.run(settings, reactions.trials(numbers), **known)
-        pairs = [
-            (setting, row["measurement"])
-            for setting, row in zip(settings, rows, strict=True)
-        ]
+        records.run(settings, reactions.trials(numbers), **known)
+        pairs = records.found(settings, **known)
         parts[name] = pairs, records.table(settings, **known)
     text = "\n\n".join(
         [

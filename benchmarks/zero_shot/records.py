@@ -70,13 +70,14 @@ class Records:
 
     Args:
         path: of the file, which need not exist.
+        measuring: whether settings without a row are measured, or left out.
 
     Raises:
         ValueError: if a line of the file is no JSON.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path, measuring: bool = True) -> None:
+        self.path, self.measuring = Path(path), measuring
         self.rows: list[Row] = []
         revision()  # of the code that runs, not of what it becomes meanwhile
         if not self.path.exists():
@@ -117,12 +118,14 @@ class Records:
             data: the data, with their slice, such as ``"USPTO-50k, 600-3,599"``.
 
         Returns:
-            The rows of all settings: ``setting``, ``measurement``, ``model``, ``data``,
+            The rows of the settings: ``setting``, ``measurement``, ``model``, ``data``,
             ``versions``, ``revision`` and ``date``.
         """
         found = []
         for setting in tqdm(list(settings), desc=data):
             row = self.find(setting, model=model, data=data)
+            if row is None and not self.measuring:
+                continue
             if row is None:
                 measured = asdict(measure(setting))
                 row = self._append(
@@ -130,6 +133,16 @@ class Records:
                 )
             found.append(row)
         return found
+
+    def found(
+        self, settings: Iterable[Setting], *, model: str, data: str
+    ) -> list[tuple[Setting, Row]]:
+        """The settings that have a row, each once, with what was measured."""
+        return [
+            (setting, row["measurement"])
+            for setting in distinct(settings)
+            if (row := self.find(setting, model=model, data=data)) is not None
+        ]
 
     def once(self, question: str, answer: Callable[[], Value]) -> Value:
         """What was answered before, or is now, and kept: a choice of layers, say.
@@ -171,11 +184,7 @@ class Records:
             data: likewise.
             before: whether the first row is the original model.
         """
-        found = [
-            (setting, row["measurement"])
-            for setting in distinct(settings)
-            if (row := self.find(setting, model=model, data=data)) is not None
-        ]
+        found = self.found(settings, model=model, data=data)
         columns = [name for name in _VARIED if _varies(name, found)]
         head = ["layers", "hierarchy", *(_VARIED[name][0] for name in columns)]
         lines = []
@@ -195,7 +204,7 @@ def open_records(options: Options, section: str) -> Records:
     folder = options.results
     if options.quick:
         folder = Path(tempfile.mkdtemp(prefix="zero_shot_"))
-    return Records(folder / "zero_shot" / f"{section}.jsonl")
+    return Records(folder / "zero_shot" / f"{section}.jsonl", options.measuring)
 
 
 _VARIED: dict[str, tuple[str, Callable[[Any], str]]] = {
