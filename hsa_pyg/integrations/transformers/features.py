@@ -28,8 +28,17 @@ def token_vectors(
         model: A model of transformers.
         channels: Size of the leaf vectors.
         trainable: Whether the table is trained.
+
+    Raises:
+        TypeError: If the model has no table of input embeddings.
     """
-    table = model.get_input_embeddings().weight.detach()
+    inputs = getattr(model, "get_input_embeddings", lambda: None)()
+    if not isinstance(inputs, torch.nn.Embedding):
+        raise TypeError(
+            f"{type(model).__name__} has no table of token embeddings; give a text "
+            "encoder of transformers"
+        )
+    table = inputs.weight.detach()
     return WordVectorEmbedding(table.cpu(), channels, trainable=trainable)
 
 

@@ -9,6 +9,9 @@ from torch import nn
 
 Model = TypeVar("Model", bound=nn.Module)
 
+# What modules call their table of positions.
+_TABLES = ("position_embeddings", "position_embedding")
+
 
 @torch.no_grad()
 def extend_positions(model: Model, length: int) -> Model:
@@ -16,7 +19,9 @@ def extend_positions(model: Model, length: int) -> Model:
 
     The vectors between two learned ones are interpolated linearly, so that the first
     and the last stay what they were and all others move. ``max_position_embeddings``
-    of the configuration follows, and the model saves and loads as before.
+    of the configuration follows, and the model saves and loads as before. (Models that
+    were built from one configuration object share it: give each its own by
+    ``copy.deepcopy``.)
 
     Args:
         model: a text encoder of transformers with a table of absolute positions.
@@ -26,9 +31,14 @@ def extend_positions(model: Model, length: int) -> Model:
         The model.
 
     Raises:
+        TypeError: if the length is no integer.
         ValueError: if as many tokens fit already.
         NotImplementedError: if the model has no such table.
     """
+    if isinstance(length, bool) or not isinstance(length, int):
+        raise TypeError(
+            f"length must be an integer, a number of tokens, got {length!r}"
+        )
     model_or_inner = getattr(model, "_orig_mod", model)
     holder, name = _table(model_or_inner)
     old = getattr(holder, name)
@@ -64,6 +74,18 @@ def extend_positions(model: Model, length: int) -> Model:
     return model
 
 
+def text_positions(model: nn.Module) -> int | None:
+    """Tokens that the positions of a text encoder reach to; None if it names no end."""
+    most = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    for module in model.modules():
+        for name in _TABLES:
+            table = getattr(module, name, None)
+            # RoBERTa's positions start behind that of padding.
+            if isinstance(table, nn.Embedding) and table.padding_idx is not None:
+                most = table.num_embeddings - table.padding_idx - 1
+    return most
+
+
 def _table(model: nn.Module) -> tuple[nn.Module, str]:
     if getattr(getattr(model, "config", None), "patch_size", None) is not None:
         raise NotImplementedError(
@@ -73,7 +95,7 @@ def _table(model: nn.Module) -> tuple[nn.Module, str]:
     found = [
         (module, name)
         for module in model.modules()
-        for name in ("position_embeddings", "position_embedding")
+        for name in _TABLES
         if isinstance(getattr(module, name, None), nn.Embedding)
     ]
     if len(found) != 1:

@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
+
+from hsa_pyg.integrations.transformers.comparison import evaluating
+from hsa_pyg.integrations.transformers.positions import text_positions
+from hsa_pyg.integrations.transformers.replace import replaced_layers
 
 #: Texts of a file of the cache: what is computed again after an interruption, at most.
 _PART = 2048
@@ -44,6 +47,7 @@ class TextVectors:
 
     Raises:
         TypeError: if the tokenizer is a slow one.
+        ValueError: if it knows no words, or ``max_length`` leaves room for none.
     """
 
     def __init__(
@@ -64,8 +68,14 @@ class TextVectors:
                 f"{type(tokenizer).__name__} is no fast tokenizer: load it with "
                 "AutoTokenizer.from_pretrained(..., use_fast=True)"
             )
-        positions = getattr(model.config, "max_position_embeddings", None)
-        known = (max_length, positions, tokenizer.model_max_length)
+        check_vocabulary(tokenizer)
+        least = tokenizer.num_special_tokens_to_add() + 1
+        if max_length is not None and max_length < least:
+            raise ValueError(
+                f"max_length must be {least} or more, as {least - 1} special tokens "
+                f"stand around each text, got {max_length}"
+            )
+        known = (max_length, text_positions(model), tokenizer.model_max_length)
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.cache = None if cache is None else Path(cache)
@@ -78,6 +88,7 @@ class TextVectors:
         self.log = log
         #: What was cut, and how often, since this was made.
         self.report: Counter[str] = Counter()
+        self._fingerprint: tuple[Any, str] | None = None
 
     @classmethod
     def from_pretrained(
@@ -115,9 +126,25 @@ class TextVectors:
         """Size of a vector."""
         return self.model.config.hidden_size
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """What tells this model, tokenizer and settings from others."""
+        # Weights that are trained in place have other versions afterwards.
+        weights = self.model.state_dict(keep_vars=True)
+        versions = [(name, w.data_ptr(), _version(w)) for name, w in weights.items()]
+        settings = (self._sides(), self.max_length, self.normalize, self.autocast)
+        state = (versions, settings)
+        if self._fingerprint is None or self._fingerprint[0] != state:
+            self._fingerprint = (state, self._digest())
+        return self._fingerprint[1]
+
+    def _sides(self) -> list[str]:
+        """Where the tokenizer cuts, and pads by itself, if not on the right."""
+        names = ("truncation_side", "padding_side")
+        sides = {name: getattr(self.tokenizer, name, "right") for name in names}
+        return [f"{name}={side}" for name, side in sides.items() if side != "right"]
+
+    def _digest(self) -> str:
         config = self.model.config.to_dict()
         # Neither a version nor a place tells of the weights.
         for name in ("transformers_version", "_name_or_path"):
@@ -132,7 +159,7 @@ class TextVectors:
         # Every call sets these two.
         words = {k: v for k, v in words.items() if k not in ("truncation", "padding")}
         digest.update(json.dumps(words, sort_keys=True).encode())
-        settings = [self.normalize, self.max_length, str(self.autocast)]
+        settings = [self.normalize, self.max_length, str(self.autocast), *self._sides()]
         digest.update(json.dumps(settings).encode())
         return digest.hexdigest()
 
@@ -140,10 +167,11 @@ class TextVectors:
         """The vectors of texts, [n, channels] float16; zeros for those without tokens.
 
         Raises:
-            TypeError: if ``texts`` is a single string.
+            TypeError: if ``texts`` is a single string, or holds something else.
+            ValueError: if a text is no Unicode, if vectors of a model with replaced
+                attention would be kept, or those that are kept cannot be read.
         """
-        if isinstance(texts, str):
-            raise TypeError("give a list of texts, not a single one")
+        texts = _checked(texts)
         unique = list(dict.fromkeys(texts))
         if not unique:
             return torch.zeros(0, self.channels, dtype=torch.float16)
@@ -158,7 +186,7 @@ class TextVectors:
             for number, part in enumerate(parts):
                 file = None if folder is None else folder / f"part_{number:05d}.npy"
                 if file is not None and file.exists():
-                    rows[part] = np.load(file)
+                    rows[part] = _load(file, (len(part), self.channels))
                     progress.update(len(part))
                     continue
                 rows[part] = self._encode(unique, part, lengths, progress)
@@ -189,6 +217,12 @@ class TextVectors:
         """The folder of these texts in the cache."""
         if self.cache is None:
             return None
+        if layers := replaced_layers(self.model):
+            raise ValueError(
+                f"the layers {layers} of {type(self.model).__name__} are replaced, and "
+                "the cache does not tell their trees apart; pass cache=None, or call "
+                "restore_attention(model)"
+            )
         digest = hashlib.sha256(self.fingerprint.encode())
         for text in texts:
             # The length tells where a text ends.
@@ -221,11 +255,14 @@ class TextVectors:
             encoded = self.tokenizer(
                 [texts[i] for i in part[start:stop]],
                 padding=True,
+                # Padding before a text would shift its positions.
+                padding_side="right",
                 truncation=True,
                 max_length=self.max_length,
                 return_tensors="pt",
             ).to(self.device)
-            with torch.autocast(self.device.type, low) if low else nullcontext():
+            precision = torch.autocast(self.device.type, low) if low else nullcontext()
+            with evaluating(model), precision:
                 states = model(**encoded).last_hidden_state
             mask = encoded["attention_mask"][..., None]
             mean = (states.float() * mask).sum(1) / mask.sum(1).clamp(min=1)
@@ -235,6 +272,53 @@ class TextVectors:
             progress.update(stop - start)
             start = stop
         return np.concatenate(out)
+
+
+def check_vocabulary(tokenizer: Any) -> None:
+    """Raise a ValueError if a tokenizer knows nothing but special tokens.
+
+    That is what transformers makes of a folder with a model and no tokenizer.
+    """
+    words = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
+    if not words:
+        raise ValueError(
+            f"{type(tokenizer).__name__} knows no words, only special tokens: the "
+            "files of the tokenizer are missing beside those of the model; save them "
+            "there by tokenizer.save_pretrained(folder)"
+        )
+
+
+def _checked(texts: Sequence[str]) -> list[str]:
+    """The texts as a list."""
+    if isinstance(texts, str):
+        raise TypeError("give a list of texts, not a single one")
+    listed = list(texts)
+    for place, text in enumerate(listed):
+        if not isinstance(text, str):
+            raise TypeError(f"text {place} is no string but {type(text).__name__}")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"text {place} is no valid Unicode ({error}); clean it, as by "
+                "text.encode('utf-8', 'replace').decode()"
+            ) from error
+    return listed
+
+
+def _version(weight: Tensor) -> int:
+    """How often a tensor was changed in place."""
+    return -1 if weight.is_inference() else weight._version
+
+
+def _load(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    try:
+        rows = np.load(path)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); delete it") from error
+    if rows.shape != shape:
+        raise ValueError(f"{path} has shape {rows.shape}, not {shape}; delete it")
+    return rows
 
 
 def _save_whole(path: Path, rows: np.ndarray) -> None:

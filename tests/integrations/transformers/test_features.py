@@ -136,3 +136,9 @@ def test_input_embeddings_as_word_vectors(tiny, stem):
     assert len(list(token_vectors(model, 8, trainable=True).parameters())) == 3
     encoder = LeafEncoder(8, modules={"token": module})
     assert encoder.leaf_types == ["token"]
+
+
+def test_models_without_input_embeddings(tiny):
+    for model in (tiny("ViT"), torch.nn.Linear(2, 2), None):
+        with pytest.raises(TypeError, match="no table of token embeddings"):
+            token_vectors(model, 8)

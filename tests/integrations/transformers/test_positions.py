@@ -67,3 +67,6 @@ def test_what_cannot_be_extended(tiny):
     config = transformers.T5Config(d_model=8, num_heads=2, num_layers=1, d_ff=8)
     with pytest.raises(NotImplementedError, match="0 tables"):
         extend_positions(transformers.T5EncoderModel(config), 100)
+    for length in ("600", 30.0, None, True):
+        with pytest.raises(TypeError, match="length must be an integer"):
+            extend_positions(tiny("Bert", max_position_embeddings=22), length)

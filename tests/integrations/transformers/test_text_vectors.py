@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from hsa_pyg.converters import train_word_tokenizer
-from hsa_pyg.integrations.transformers import text_vectors
+from hsa_pyg.integrations.transformers import replace_attention, text_vectors
 from hsa_pyg.integrations.transformers.text_vectors import TextVectors
 
 TEXTS = ["one two three", "two", "four five six seven one", "two", "", "six one"]
@@ -112,6 +112,79 @@ def test_the_key_tells_models_settings_and_texts_apart(make, tmp_path, options):
     with torch.no_grad():
         next(changed.model.parameters())[0, 0] += 1
     assert changed.fingerprint != make(tmp_path).fingerprint
+
+
+def test_the_cache_does_not_give_vectors_of_another_model(make, tmp_path):
+    vectors = make(tmp_path)
+    before = vectors(TEXTS)
+    with torch.no_grad():
+        vectors.model.embeddings.word_embeddings.weight.mul_(-1)
+    after = vectors(TEXTS)
+    assert not torch.equal(after, before)
+    assert torch.equal(after, vectors(TEXTS))
+    replace_attention(vectors.model, hierarchy="window:2")
+    with pytest.raises(ValueError, match=r"\[0, 1, 2, 3\].* pass cache=None"):
+        vectors(TEXTS)
+    vectors.cache = None
+    assert not torch.equal(vectors(TEXTS), after)
+
+
+def test_the_key_tells_where_texts_are_cut(make, tmp_path):
+    vectors = make(tmp_path, max_length=2)
+    start = vectors(["one two three four"])
+    vectors.tokenizer.truncation_side = "left"
+    end = vectors(["one two three four"])
+    assert torch.equal(start, vectors(["one two"]))
+    assert torch.equal(end, vectors(["three four"]))
+
+
+def test_a_file_of_the_cache_that_is_broken_is_named(make, tmp_path):
+    vectors = make(tmp_path)
+    vectors(TEXTS)
+    (file,) = tmp_path.rglob("*.npy")
+    file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(ValueError, match=r"cannot be read .*; delete it"):
+        vectors(TEXTS)
+    np.save(file, np.zeros((2, 3)))
+    with pytest.raises(ValueError, match=r"has shape .*; delete it"):
+        vectors(TEXTS)
+
+
+def test_neither_the_mode_of_the_model_nor_padding_on_the_left_matters(make):
+    vectors = make()
+    before = vectors(TEXTS)
+    vectors.model.train()
+    vectors.tokenizer.padding_side = "left"
+    assert torch.equal(vectors(TEXTS), before)
+    assert vectors.model.training
+
+
+def test_as_many_tokens_as_positions(tiny, tokenizer):
+    tokenizer.model_max_length = 10**30
+    model = tiny("Roberta", max_position_embeddings=12)
+    vectors = TextVectors(model, tokenizer, log=False)
+    assert vectors.max_length == 10  # two places stand before the first one
+    assert vectors(["one " * 30]).isfinite().all()
+
+
+def test_texts_from_an_iterator_and_what_is_no_text(make):
+    vectors = make()
+    assert torch.equal(vectors(iter(TEXTS)), vectors(TEXTS))
+    for given in (["one", None], [("one", "two")]):
+        with pytest.raises(TypeError, match="is no string but"):
+            vectors(given)
+    with pytest.raises(TypeError, match="not a single one"):
+        vectors("one")
+    with pytest.raises(ValueError, match="text 1 is no valid Unicode"):
+        vectors(["one", "\ud800"])
+    with pytest.raises(ValueError, match="max_length must be 1 or more"):
+        make(max_length=0)
+
+
+def test_a_folder_without_a_tokenizer(tiny, tmp_path):
+    tiny("Bert").save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"knows no words.*save_pretrained"):
+        TextVectors.from_pretrained(tmp_path)
 
 
 def test_an_interrupted_call_goes_on(make, tmp_path, monkeypatch):
