@@ -12,6 +12,7 @@ from torch import nn
 
 from hsa_pyg.analysis.flops import attention_flops, window_attention_flops
 from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.integrations.transformers.forward_trees import checked_forest
 from hsa_pyg.integrations.transformers.layers import Layers, attention_layers
 from hsa_pyg.integrations.transformers.replace import (
     original_text,
@@ -31,9 +32,14 @@ def check_batches(batches: Iterable[Batch]) -> list[Batch]:
     """The batches as a list, each a mapping of the model's keyword arguments.
 
     Raises:
-        TypeError: for a batch that is no mapping.
+        TypeError: for a batch that is no mapping, or batches that are one.
         ValueError: for no batches, or texts without the characters of their tokens.
     """
+    if isinstance(batches, Mapping) or not isinstance(batches, Iterable):
+        raise TypeError(
+            "batches must be a list of mappings of the model's keyword arguments, got "
+            f"{type(batches).__name__}; a single batch is [batch]"
+        )
     given = list(batches)
     if not given:
         raise ValueError("batches are empty; give at least one batch of inputs")
@@ -150,7 +156,7 @@ class FlopCount:
 
     def __call__(self, tokens: Tokens) -> SignalHierarchy:
         """Build the forest."""
-        hierarchy = self.builder(tokens)
+        hierarchy = checked_forest(self.builder, tokens)
         channels, heads = self.channels, self.heads
         flops = attention_flops(
             hierarchy, channels, heads, tie_queries=self.tie_queries

@@ -214,7 +214,8 @@ class _Runs:
         change, samples = 0.0, 0
         with replaced(self.model, layers, self.builder, self.options) as count:
             for batch, original in zip(self.batches, self.original, strict=True):
-                change += float(self._change(original, self._output(batch)).sum())
+                now = self._output(batch)
+                change += float(self._change(original, now, batch).sum())
                 samples += original.size(0)
         if not math.isfinite(change):
             raise ValueError(
@@ -228,21 +229,47 @@ class _Runs:
     def _output(self, batch: Mapping[str, Any]) -> Tensor:
         output = run_batch(self.model, batch)
         if self.read is not None:
-            return self.read(output, batch).detach().float()
+            read = self.read(output, batch)
+            if not isinstance(read, Tensor) or read.dim() < 2:
+                got = tuple(read.shape) if isinstance(read, Tensor) else type(read)
+                raise ValueError(
+                    f"read must give a tensor [samples, ..., channels], got {got}"
+                )
+            return read.detach().float()
         logits = getattr(output, "logits", None)
         if isinstance(logits, Tensor):
+            if logits.size(-1) < 2:
+                raise ValueError(
+                    f"{type(output).__name__} has logits of {logits.size(-1)} class, "
+                    "and softmax of one says nothing; pass read=, a function from the "
+                    "output and the batch to what must not change, such as "
+                    "output.hidden_states[-1][:, 0]"
+                )
             self.by_divergence = True
             return logits.float()
         return mean_state(output, batch)
 
-    def _change(self, original: Tensor, now: Tensor) -> Tensor:
+    def _change(
+        self, original: Tensor, now: Tensor, batch: Mapping[str, Any]
+    ) -> Tensor:
         """[samples] KL divergence from the original, or 1 - cosine."""
+        if original.shape != now.shape:
+            raise ValueError(
+                f"the output has shape {tuple(now.shape)}, that of the original model "
+                f"{tuple(original.shape)}; read must not depend on the run"
+            )
         if self.by_divergence:
             old, new = original.log_softmax(-1), now.log_softmax(-1)
             each = kl_div(new, old, reduction="none", log_target=True).sum(-1)
         else:
             each = 1 - cosine_similarity(original, now, dim=-1)
-        return each.double().reshape(each.size(0), -1).mean(1)
+        each = each.double()
+        kept = batch.get("attention_mask")
+        if self.by_divergence and isinstance(kept, Tensor) and kept.shape == each.shape:
+            # A score for each token: those of padding say nothing.
+            weight = kept.to(each)
+            return (each * weight).sum(1) / weight.sum(1).clamp(min=1)
+        return each.reshape(each.size(0), -1).mean(1)
 
 
 def _candidates(model: nn.Module, layers: Layers, tied: bool) -> list[int]:

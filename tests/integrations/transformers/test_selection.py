@@ -2,6 +2,11 @@
 
 import pytest
 import torch
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 
 from hsa_pyg.integrations.transformers import replace_attention, replaced_layers
 from hsa_pyg.integrations.transformers.selection import select_layers
@@ -175,3 +180,40 @@ class _Bare(torch.nn.Module):
 
     def forward(self, **inputs):
         return object() if self.model(**inputs) is not None else None
+
+
+def test_scores_of_padding_do_not_count(texts):
+    torch.manual_seed(0)
+    config = BertConfig(
+        hidden_size=32, num_attention_heads=4, num_hidden_layers=2, vocab_size=99
+    )
+    model = BertForTokenClassification(config).eval()
+    with torch.no_grad():
+        model.classifier.weight.mul_(100)
+    found = select_layers(model, [texts], 1, "flat", progress=False)
+    # One family is the original, whatever replaced layers give at padded places.
+    assert all(trial.change < 1e-6 for trial in found.trials)
+
+
+def test_outputs_that_say_nothing_are_refused(texts):
+    config = BertConfig(
+        hidden_size=32, num_attention_heads=4, num_hidden_layers=2, vocab_size=99
+    )
+    config.num_labels = 1
+    model = BertForSequenceClassification(config)
+    with pytest.raises(ValueError, match=r"1 class, .* pass read="):
+        select_layers(model, [texts], 1, progress=False)
+    for read in (lambda output, batch: None, lambda output, batch: output.logits[0]):
+        with pytest.raises(ValueError, match="read must give a tensor"):
+            select_layers(model, [texts], 1, read=read, progress=False)
+    with pytest.raises(TypeError, match=r"a single batch is \[batch\]"):
+        select_layers(model, texts, 1, progress=False)
+    with pytest.raises(TypeError, match="must return a SignalHierarchy"):
+        select_layers(
+            model,
+            [texts],
+            1,
+            lambda tokens: None,
+            read=lambda output, batch: output.logits,
+            progress=False,
+        )
