@@ -78,7 +78,7 @@ def test_an_experiment_is_run_once_and_reported(run, tmp_path):
     assert "6 runs -> docs/page.md" in report.output
     page = (tmp_path / "docs/page.md").read_text()
     assert "### even-pairs" in page
-    assert page.count("| topk-") == 3
+    assert page.count("| topk |") == 3
     picture = tmp_path / "docs/images/semantic_focus_even-pairs.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "(images/semantic_focus_even-pairs.png)" in page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -18,7 +18,6 @@ from hsa_pyg.experiments.page import (
 )
 from hsa_pyg.experiments.records import Record
 from hsa_pyg.experiments.semantic_focus.convergence import (
-    Quartiles,
     bootstrap,
     curves,
     epochs_saved,
@@ -51,7 +50,7 @@ def write_report(records: Sequence[Record], images: Path) -> str:
 
 def _task(task: str, records: Sequence[Record], picture: Path) -> str:
     groups = by_setting(records)
-    titles = {name: name.removeprefix(f"{task}-") for name in groups}
+    titles = _titles([name.removeprefix(f"{task}-") for name in groups], groups)
     plot_convergence(
         {titles[name]: [r.history for r in group] for name, group in groups.items()},
         picture,
@@ -67,6 +66,16 @@ def _task(task: str, records: Sequence[Record], picture: Path) -> str:
         parts.insert(3, _savings_table(groups, titles, full))
     parts.append(f"![{task}: medians and quartiles](images/{picture.name})")
     return "\n\n".join(parts)
+
+
+def _titles(short: Sequence[str], names: Iterable[str]) -> dict[str, str]:
+    """Names of settings without what all of them end in."""
+    parts = [name.split("-") for name in short]
+    while len(parts) > 1 and min(map(len, parts)) > 1:
+        if len({part[-1] for part in parts}) > 1:
+            break
+        parts = [part[:-1] for part in parts]
+    return {name: "-".join(part) for name, part in zip(names, parts, strict=True)}
 
 
 def _setup(records: Sequence[Record]) -> str:
@@ -199,6 +208,3 @@ def _full(groups: Mapping[str, Sequence[Record]]) -> str | None:
     """The setting of full attention, the one with the shortest name of several."""
     names = [n for n, g in groups.items() if g[0].configuration["attention"] == "full"]
     return min(names, key=len, default=None)
-
-
-__all__ = ["Quartiles", "write_report"]

@@ -14,7 +14,7 @@ def record(attention, seed, losses, stopped=False):
     ]
     return Record(
         experiment="semantic-focus",
-        setting=f"even-pairs-{attention}",
+        setting=f"even-pairs-{attention}-stop-after1",
         seed=seed,
         configuration=vars(settings),
         environment={
