@@ -55,7 +55,7 @@ def forward_times(
     number = 1 + len(replacements)
     try:
         longer, reason = encoder.with_positions(max(lengths, default=0)), ""
-    except SettingsError as error:
+    except (SettingsError, RuntimeError) as error:  # too little memory is the latter
         longer, reason = encoder, str(error)
     times = []
     for length in tqdm(lengths, "lengths", leave=False):
@@ -122,16 +122,30 @@ def _seconds(model: Any, batch: Mapping[str, Any]) -> float:
     return time.perf_counter() - begin
 
 
+def check_lengths(encoder: TextModel, lengths: Sequence[int], text: str) -> None:
+    """Raise a SettingsError, before all else, if no text can be as short."""
+    one, empty = _tokens(encoder, text), _tokens(encoder, "")
+    if lengths and (min(lengths) <= empty or one == empty):
+        raise _impossible(min(lengths), one, empty)
+
+
+def _tokens(encoder: TextModel, text: str) -> int:
+    return len(encoder.tokenizer(text, verbose=False)["input_ids"])
+
+
+def _impossible(length: int, one: int, empty: int) -> SettingsError:
+    return SettingsError(
+        f"A text of {length} tokens cannot be made: special tokens alone are {empty}, "
+        f"and the first texts of the data have {one - empty} of their own; choose "
+        "other --lengths."
+    )
+
+
 def _text_of(encoder: TextModel, text: str, length: int) -> Mapping[str, Any]:
     """A batch of one text of exactly so many tokens."""
-    one = len(encoder.tokenizer(text, verbose=False)["input_ids"])
-    empty = len(encoder.tokenizer("")["input_ids"])
+    one, empty = _tokens(encoder, text), _tokens(encoder, "")
     again = 2 + length // max(1, one - empty)
     (batch,), _, _ = encoder.batches([" ".join([text] * again)], length)
     if batch["input_ids"].size(1) != length:
-        raise SettingsError(
-            f"A text of {length} tokens cannot be made: special tokens alone are "
-            f"{empty}, and the first texts of the data have {one - empty} of their "
-            "own; choose other --lengths."
-        )
+        raise _impossible(length, one, empty)
     return batch

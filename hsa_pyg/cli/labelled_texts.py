@@ -66,7 +66,13 @@ def read_labelled_texts(
     if path.is_dir():
         rows = list(_folder(path))
     elif path.suffix.lower() in (".tsv", ".csv"):
-        rows = list(_table(path, text_column, label_column))
+        try:
+            rows = list(_table(path, text_column, label_column))
+        except csv.Error as error:
+            raise SettingsError(
+                f"{path.as_posix()!r} is no table: {error}; a text with quotes in a "
+                ".csv file stands in quotes itself, with each of its own doubled."
+            ) from error
     elif path.suffix.lower() == ".jsonl":
         rows = list(_json_lines(path, text_column, label_column))
     else:
@@ -79,6 +85,11 @@ def read_labelled_texts(
             f"{path.as_posix()!r} has a label for {len(labels)} of {len(rows)} texts; "
             "label all of them, or leave out the label column."
         )
+    if not labels and label_column != "label" and not path.is_dir():
+        raise SettingsError(
+            f"{path.as_posix()!r} has no labels under the name {label_column!r}; "
+            "correct --label-column, or leave it out if there are none."
+        )
     return LabelledTexts([text for text, _ in rows], labels or None)
 
 
@@ -89,7 +100,13 @@ def _folder(path: Path) -> Iterator[Row]:
     classes = sorted(x for x in path.iterdir() if x.is_dir() and x.name[0] != ".")
     # As aclImdb ships: texts without a label.
     for folder in [x for x in classes if x.name != "unsup"]:
-        for file in sorted(folder.glob("*.txt")):
+        files = sorted(folder.glob("*.txt"))
+        if not files:
+            raise SettingsError(
+                f"{folder.as_posix()!r} has no .txt files; {path.as_posix()!r} must be "
+                "a folder with a folder of .txt files for each class, and no others."
+            )
+        for file in files:
             yield _decoded(file), folder.name
 
 
@@ -104,15 +121,22 @@ def _table(path: Path, text_column: str, label_column: str) -> Iterator[Row]:
     tabs = path.suffix.lower() == ".tsv"
     # Texts may hold what Python takes for ends of lines.
     lines = io.StringIO(_decoded(path), newline="")
+    csv.field_size_limit(2**31 - 1)
     if tabs:
         read = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
-        csv.field_size_limit(2**31 - 1)
-        read = csv.reader(lines)
+        # Strict, or a quote that nothing closes would join all that follows.
+        read = csv.reader(lines, strict=True)
     rows = (row for row in read if row)
     head = next(rows, [])
     names = [name.strip().lower() for name in head]
-    wanted = (text_column.lower(), label_column.lower())
+    wanted = (text_column.strip().lower(), label_column.strip().lower())
+    for name in wanted:
+        if names.count(name) > 1:
+            raise SettingsError(
+                f"{path.as_posix()!r} has {names.count(name)} columns {name!r}; leave "
+                "one, or name another by --text-column or --label-column."
+            )
     if wanted[0] in names:
         text = names.index(wanted[0])
         label = names.index(wanted[1]) if wanted[1] in names else None
@@ -122,9 +146,10 @@ def _table(path: Path, text_column: str, label_column: str) -> Iterator[Row]:
                     f"{path.as_posix()!r} has a row of {len(row)} columns below a "
                     f"header of {len(head)}: {_start(row)}."
                 )
-            yield row[text], None if label is None else row[label].strip()
+            yield row[text], None if label is None else row[label].strip() or None
         return
-    if not tabs or len(head) != 2:
+    named = text_column != "text" or wanted[1] in names
+    if not tabs or len(head) != 2 or named:
         raise SettingsError(
             f"{path.as_posix()!r} has no column {text_column!r} in its first row, "
             f"{_start(head)}; name it by --text-column, or give {_FORMS}."
@@ -135,7 +160,7 @@ def _table(path: Path, text_column: str, label_column: str) -> Iterator[Row]:
                 f"{path.as_posix()!r} has a line of {len(row)} columns where there "
                 f"should be label<TAB>text: {_start(row)}."
             )
-        yield row[1], row[0].strip()
+        yield row[1], row[0].strip() or None
 
 
 def _start(row: Sequence[str]) -> str:

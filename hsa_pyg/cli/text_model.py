@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor
 
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.cli.labelled_texts import LabelledTexts
 
 #: Tokens of a batch, padding included.
 TOKENS_OF_A_BATCH = 4096
+
+# Labels that an error message lists.
+_SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,9 @@ class TextModel:
     @property
     def positions(self) -> int | None:
         """Tokens that its positions reach to; None if it names no end."""
-        most = getattr(self.model.config, "max_position_embeddings", None)
-        for module in self.model.modules():
-            table = getattr(module, "position_embeddings", None)
-            # RoBERTa's positions start behind that of padding.
-            if isinstance(table, nn.Embedding) and table.padding_idx is not None:
-                most = table.num_embeddings - table.padding_idx - 1
-        return most
+        from hsa_pyg.integrations.transformers.positions import text_positions
+
+        return text_positions(self.model)
 
     @property
     def longest(self) -> int | None:
@@ -107,17 +106,31 @@ class TextModel:
         encoded = self.tokenizer(
             texts,
             padding=True,
+            # Padding before a text would shift its positions.
+            padding_side="right",
             truncation=True,
             max_length=most,
             return_offsets_mapping=fast,
             return_tensors="pt",
         )
+        self._check_ids(encoded["input_ids"])
         device = next(self.model.parameters()).device
         batch = {
             key: x if key == "offset_mapping" else x.to(device)
             for key, x in encoded.items()
         }
         return {**batch, "texts": texts} if fast else batch
+
+    def _check_ids(self, ids: Tensor) -> None:
+        """Raise a SettingsError if the model has no vector for a token."""
+        table = self.model.get_input_embeddings()
+        most = getattr(table, "num_embeddings", None)
+        if most is not None and ids.numel() and int(ids.max()) >= most:
+            raise SettingsError(
+                f"The tokenizer beside {self.name} gives a token the number "
+                f"{int(ids.max())}, but the model has vectors for {most}: they do not "
+                "belong together."
+            )
 
 
 def load_text_model(name: str, *, head: bool, device: str = "cpu") -> TextModel:
@@ -140,6 +153,8 @@ def load_text_model(name: str, *, head: bool, device: str = "cpu") -> TextModel:
             AutoModelForSequenceClassification,
             AutoTokenizer,
         )
+
+        from hsa_pyg.integrations.transformers.text_vectors import check_vocabulary
     except ImportError as error:
         raise ImportError(
             f"hsa-pyg zero-shot needs transformers ({error}): "
@@ -153,6 +168,7 @@ def load_text_model(name: str, *, head: bool, device: str = "cpu") -> TextModel:
         kind = AutoModelForSequenceClassification if use_head else AutoModel
         model = kind.from_pretrained(name).eval().to(device)
         tokenizer = AutoTokenizer.from_pretrained(name)
+        check_vocabulary(tokenizer)
     except OSError as error:
         raise OSError(f"{name!r} cannot be loaded: {error}") from error
     except (ValueError, RuntimeError, AssertionError) as error:
@@ -179,9 +195,11 @@ def class_numbers(
     if all(label in names for label in set(labels)):
         return [names[label] for label in labels]
     classes = ", ".join(f"{name} = {number}" for name, number in known.items())
+    found = sorted(set(data.labels or []))
+    some = ", ".join(x[:40] for x in found[:_SHOWN]) + ", ..." * (len(found) > _SHOWN)
     raise SettingsError(
-        f"The data has the labels {', '.join(sorted(set(data.labels or [])))}; the "
+        f"The data has the labels {some}; the "
         f"model has the classes {classes}. Say which is which by --class, as in "
-        f"--class {(data.labels or ['x'])[0]}={next(iter(known), 0)}, or pass "
+        f"--class {(found or ['x'])[0][:40]}={next(iter(known), 0)}, or pass "
         "--no-labels or --probe."
     )

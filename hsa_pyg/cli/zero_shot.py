@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from hsa_pyg.cli import SettingsError
-from hsa_pyg.cli.forward_times import LengthTimes, forward_times
+from hsa_pyg.cli.forward_times import LengthTimes, check_lengths, forward_times
 from hsa_pyg.cli.labelled_texts import LabelledTexts, read_labelled_texts
 from hsa_pyg.cli.probe import Probe, fit_probe
 from hsa_pyg.cli.text_model import TextModel, class_numbers, load_text_model
@@ -160,6 +160,7 @@ class _Run:
                 choose_layers(self.found, layer_names(name))
             else:
                 selection_budget(name)
+        check_lengths(encoder, settings.lengths, self._timed_text())
         most = settings.max_length or encoder.longest
         self.original = encoder
         if settings.max_length is not None:
@@ -178,6 +179,9 @@ class _Run:
             None if labels is None else [labels[place] for place in order],
             read=self.probe or (mean_state if self.by_cosine else None),
         )
+
+    def _timed_text(self) -> str:
+        return "\n\n".join(self.parts.measured.texts[:50])
 
     def _fitted(self) -> Probe:
         training = self.parts.training
@@ -254,9 +258,8 @@ class _Run:
             }
             for row in rows
         ]
-        text = "\n\n".join(self.parts.measured.texts[:50])
         lengths = self.settings.lengths
-        times = forward_times(self.original, replacements, lengths, text)
+        times = forward_times(self.original, replacements, lengths, self._timed_text())
         self.facts["device"] = self.settings.device
         self.facts["threads"] = str(torch.get_num_threads())
         return ZeroShotResult(self.facts, rows, times)

@@ -1,5 +1,6 @@
 """Texts and labels from the forms that ``hsa-pyg zero-shot`` reads."""
 
+import csv
 import json
 
 import pytest
@@ -39,7 +40,7 @@ def test_headers_in_any_order_and_case(written):
 def test_columns_of_other_names(written):
     path = written("a.csv", "review,stars\nfine,3\n")
     assert rows(path, text_column="review", label_column="stars") == (["fine"], ["3"])
-    assert rows(path, text_column="review") == (["fine"], None)
+    assert rows(path, text_column="REVIEW ") == (["fine"], None)
     with pytest.raises(SettingsError, match=r"no column 'text' .* --text-column"):
         rows(path)
 
@@ -82,6 +83,10 @@ def test_an_order_by_seed(written):
         ("a.csv", "text,label\n", "holds no texts"),
         ("a.tsv", "1\ta\n2\tb\tc\n", "a line of 3 columns"),
         ("a.csv", "text,label\na,1\nb\n", "a row of 1 columns"),
+        ("a.tsv", "sentence\tlabel\nfine\t1\n", "no column 'text'"),
+        ("a.tsv", "text\tlabel\ttext\na\t1\tb\n", "2 columns 'text'"),
+        ("a.tsv", "label\ttext\n1\ta\n\tb\n", "a label for 1 of 2 texts"),
+        ("a.csv", 'label,text\n1,"a\n0,b\n', "no table: unexpected end of data"),
         ("a.jsonl", "{", "line 1 of .* is no JSON"),
         ("a.jsonl", '{"body": "a"}', "no object with a text 'text'"),
         ("a.jsonl", '{"text": "a", "label": [1]}', "labels are names or numbers"),
@@ -91,6 +96,30 @@ def test_an_order_by_seed(written):
 def test_what_cannot_be_read_is_said(written, name, text, message):
     with pytest.raises(SettingsError, match=message):
         rows(written(name, text))
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])
+def test_columns_that_are_asked_for_and_not_there(written, name):
+    mark = {".tsv": "\t", ".csv": ","}.get(name[1:])
+    text = f"label{mark}text\n1{mark}a\n" if mark else '{"label": 1, "text": "a"}\n'
+    path = written(name, text)
+    with pytest.raises(SettingsError, match="--text-column"):
+        rows(path, text_column="body")
+    with pytest.raises(SettingsError, match="no labels under the name 'stars'"):
+        rows(path, label_column="stars")
+
+
+def test_a_class_without_texts_is_not_left_out(written, tmp_path):
+    written("d/pos/1.txt", "good")
+    written("d/neg/more/2.txt", "bad")
+    with pytest.raises(SettingsError, match=r"d/neg' has no \.txt files"):
+        rows(tmp_path / "d")
+
+
+def test_a_text_of_half_a_million_characters(written):
+    csv.field_size_limit(131_072)  # Python's own, whatever ran before
+    path = written("a.tsv", "1\t" + "good " * 100_000 + "\n")
+    assert len(rows(path)[0][0]) == 500_000
 
 
 def test_what_is_not_there(tmp_path):

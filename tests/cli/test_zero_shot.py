@@ -342,6 +342,12 @@ def test_models_that_do_not_fit(encoder, data, tmp_path, tokenizer, monkeypatch)
         run("some/model", data)
 
 
+def test_lengths_are_checked_before_anything_runs(classifier, data, monkeypatch):
+    monkeypatch.setattr("hsa_pyg.cli.zero_shot.ReplacementTrials", None)
+    with pytest.raises(SettingsError, match="A text of 2 tokens cannot be made"):
+        run(classifier, data, "--lengths", "2,64")
+
+
 def test_a_probe_needs_classes_it_has_seen(encoder, data, tmp_path):
     path = tmp_path / "train.tsv"
     path.write_text("pos\tgood film\npos\tgood\n")
