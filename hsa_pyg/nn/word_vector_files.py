@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import zipfile
@@ -53,6 +54,7 @@ def find_in_text(
             if line.partition(b" ")[0] not in starts:
                 continue
             word, *numbers = line.rsplit(b" ", width)
+            word = word.rstrip(b" ")
             if word in words and words[word] not in found:
                 where = f"line {number} of {path.as_posix()!r}"
                 found[words[word]] = _vector(numbers, width, where)
@@ -68,8 +70,10 @@ def find_in_text(
 def _lines(lines: IO[bytes], path: Path) -> Iterator[bytes]:
     """Lines without what stands at their end, until an empty one."""
     try:
-        for line in lines:
+        for number, line in enumerate(lines):
             line = line.rstrip(b" \r\n")
+            if number == 0:  # some editors put a byte order mark there
+                line = line.removeprefix(codecs.BOM_UTF8)
             if line:
                 yield line
     except _BROKEN as error:
@@ -177,15 +181,15 @@ def find_in_array(
 def _rows(index: Path, count: int) -> dict[str, int]:
     """The row of each word, the first one of words that are there twice."""
     if index.suffix == ".json":
-        words = json.loads(index.read_text(encoding="utf-8"))
+        words = _read_json(index)
     elif index.suffix == ".parquet":
         words = _read_parquet(index)
     else:
         # By line feeds alone: words hold characters that str.splitlines takes for ends.
-        text = index.read_bytes().decode("utf-8")
+        text = index.read_bytes().decode("utf-8-sig")
         words = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     if isinstance(words, dict):
-        row_of = {str(word): int(row) for word, row in words.items()}
+        row_of = words
         outside = [word for word, row in row_of.items() if not 0 <= row < count]
     else:
         row_of, outside = {}, words[count:]
@@ -198,6 +202,21 @@ def _rows(index: Path, count: int) -> dict[str, int]:
             + f", and the array {count} rows: they do not belong together"
         )
     return row_of
+
+
+def _read_json(index: Path) -> list[str] | dict[str, int]:
+    """A list of words, or the row of each."""
+    try:
+        words = json.loads(index.read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise ValueError(f"{index.as_posix()!r} is no JSON: {error}") from error
+    rows = words.values() if isinstance(words, dict) else ()
+    if not isinstance(words, list | dict) or any(type(row) is not int for row in rows):
+        raise ValueError(
+            f"{index.as_posix()!r} should hold a JSON list of words, or an object from "
+            "each word to the integer of its row"
+        )
+    return words
 
 
 def _read_parquet(index: Path) -> list[str]:

