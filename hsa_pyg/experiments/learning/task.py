@@ -1,0 +1,82 @@
+"""What a task is: a data set in three parts, with what a model has to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hsa_pyg.cli import SettingsError
+from hsa_pyg.data import NestedSignal, Schema
+from hsa_pyg.datasets.text_dataset import RawTexts
+from hsa_pyg.experiments.experiment import nearest
+from hsa_pyg.nn import LeafEncoder
+
+if TYPE_CHECKING:
+    from hsa_pyg.experiments.learning.settings import LearningSettings
+
+#: Module, below this package, and function of each task; loaded when it is asked for.
+TASKS: dict[str, tuple[str, str]] = {
+    "movie-reviews": ("texts", "movie_reviews"),
+    "imdb": ("texts", "imdb"),
+    "elec": ("texts", "elec"),
+    "sst": ("phrases", "sst"),
+    "list-ops": ("expressions", "list_ops"),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A data set in three parts, and what a model and its training have to know of it.
+
+    Args:
+        train: Training signals.
+        val: Validation signals, by which the best epoch is chosen.
+        test: Test signals, looked at once.
+        schema: Node types, widths and dtypes that all signals share.
+        vocab_sizes: Vocabulary size of each leaf type that holds token ids; a list for
+            rows of several ids.
+        outputs: Classes, or 1 for regression.
+        kind: What is predicted, from ``signal.y``: a class ``[1]`` long, or a number
+            ``[1]`` float.
+        domains: Of :class:`~hsa_pyg.nn.HierarchicalPosition`, per parent type.
+        encoder: Makes the leaf encoder of a width; None for the schema's own.
+        texts: Texts and labels of the three parts, for a bag of words; None if the task
+            has none.
+        facts: What the results file shall tell of the data: sizes, what was left out,
+            coverage of word vectors.
+    """
+
+    train: Sequence[NestedSignal]
+    val: Sequence[NestedSignal]
+    test: Sequence[NestedSignal]
+    schema: Schema
+    vocab_sizes: Mapping[str, int | Sequence[int]]
+    outputs: int
+    kind: Literal["classification", "regression"] = "classification"
+    domains: Mapping[str, Any] = field(default_factory=dict)
+    encoder: Callable[[int], LeafEncoder] | None = None
+    texts: Callable[[], tuple[RawTexts, RawTexts, RawTexts]] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load_task(settings: LearningSettings, data: Path, cache: Path) -> Task:
+    """The task that complete settings ask for.
+
+    Args:
+        settings: Complete ones.
+        data: Folder of the raw data that do not come with the package.
+        cache: Folder under which processed data are kept.
+
+    Raises:
+        SettingsError: if the data are not there, or do not fit the settings.
+    """
+    if settings.task not in TASKS:
+        raise SettingsError(
+            f"There is no task {settings.task!r}{nearest(settings.task, TASKS)}"
+        )
+    module, function = TASKS[settings.task]
+    loaded = import_module(f"hsa_pyg.experiments.learning.{module}")
+    return getattr(loaded, function)(settings, data, cache)
