@@ -105,6 +105,10 @@ class TestRecords:
         assert lines[4] == f"| 1 (me) | ward:8 | untied {end}"
         assert len(made.table(self.SETTINGS, model="m", data="none").splitlines()) == 2
 
+    def test_nothing_has_no_sign(self):
+        shown = {"change": -0.0002, "change_error": 0.001}
+        assert records.change_shown(shown) == "+0.0 ± 0.1"
+
     def test_without_labels_there_is_no_accuracy(self, tmp_path):
         made = Records(tmp_path / "x.jsonl")
         made.run(

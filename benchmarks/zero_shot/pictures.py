@@ -12,6 +12,7 @@ Measured = Sequence[tuple[Setting, Mapping[str, Any]]]
 
 # Distinct in grey and to readers who do not tell red from green.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")
+_TICKS = (1, 2, 5, 10, 20, 50, 100)
 _MARKERS = "osD^vP*"
 
 
@@ -32,6 +33,7 @@ def draw_changes(
     """
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator, NullFormatter
     except ImportError as error:
         raise ImportError(
             'Diagrams need matplotlib: pip install "hsa-pyg[benchmarks]".'
@@ -64,7 +66,14 @@ def draw_changes(
         xlabel="FLOPs of the replaced layers, % of softmax",
         title="sets of layers (hollow: untied queries)",
     )
+    shares = [100 * measured["share"] for _, measured in sets]
+    axes[0].set_xticks(
+        [x for x in _TICKS if min(shares) / 2 < x < 2 * max(shares)] if shares else [],
+    )
+    axes[0].xaxis.set_major_formatter("{x:g}")
+    axes[0].xaxis.set_minor_formatter(NullFormatter())
     if alone:
+        axes[1].xaxis.set_major_locator(MaxNLocator(integer=True))
         axes[1].set(xlabel="layer", title="each layer alone")
     for each in axes:
         each.set(ylabel="change of accuracy, points")

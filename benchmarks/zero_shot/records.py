@@ -247,7 +247,8 @@ def change_shown(measured: Row) -> str:
     if measured["change"] is None:
         return ""
     points, error = 100 * measured["change"], 100 * measured["change_error"]
-    return f"{points:+.1f} ± {error:.1f}"
+    # A change of -0.04 is +0.0: there is no sign to see.
+    return f"{round(points, 1) + 0.0:+.1f} ± {error:.1f}"
 
 
 def _percent(part: float | None) -> str:
