@@ -58,7 +58,8 @@ def counted_flops(
             the forward pass. Gradients of energies are not counted.
 
     Raises:
-        ValueError: if a number is not positive (``position_channels``: negative).
+        ValueError: if a number is not positive (``position_channels``: negative), or
+            channels are not divisible by the heads.
 
     Example:
         >>> import torch
@@ -72,6 +73,12 @@ def counted_flops(
     for name, number in sizes.items():
         if number < 1:
             raise ValueError(f"{name} must be positive, got {number}")
+    for name in ("channels", "value_channels"):
+        if sizes[name] % heads:
+            raise ValueError(
+                f"{name}, of all heads together, must be divisible by the heads, got "
+                f"{sizes[name]} for {heads}"
+            )
     if position_channels < 0:
         raise ValueError(
             f"position_channels must not be negative, got {position_channels}"

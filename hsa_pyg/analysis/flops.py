@@ -43,7 +43,8 @@ def attention_flops(
         tie_queries: as in :func:`~hsa_pyg.hierarchical_attention`.
 
     Raises:
-        ValueError: if ``channels`` or ``heads`` is not positive.
+        TypeError: if ``channels`` or ``heads`` is no integer.
+        ValueError: if it is not positive.
 
     Example:
         >>> import torch
@@ -85,7 +86,8 @@ def window_attention_flops(
         heads: H.
 
     Raises:
-        ValueError: if a number is not positive.
+        TypeError: if a number is no integer.
+        ValueError: if it is not positive.
 
     Example:
         >>> flops = window_attention_flops(264, channels=768, heads=12)
@@ -93,12 +95,14 @@ def window_attention_flops(
         '214.94 M -> 4.32 M'
     """
     pair = _flops_per_pair(channels, heads)
-    if num_leaves < 1:
-        raise ValueError(f"num_leaves must be positive, got {num_leaves}")
+    _check("num_leaves", (num_leaves,))
+    if isinstance(windows, str | int):
+        raise TypeError(
+            f"windows must be the sizes of each level, such as (2, 4), got {windows!r}"
+        )
+    _check("windows", tuple(windows))
     nodes, pairs = num_leaves, 1
     for width in windows:
-        if width < 1:
-            raise ValueError(f"windows must be positive, got {tuple(windows)}")
         above = -(-nodes // width)
         pairs += above * min(width, nodes) ** 2
         nodes = above
@@ -106,7 +110,16 @@ def window_attention_flops(
 
 
 def _flops_per_pair(channels: int, heads: int) -> int:
-    for name, number in (("channels", channels), ("heads", heads)):
-        if number < 1:
-            raise ValueError(f"{name} must be positive, got {number}")
+    _check("channels", (channels,))
+    _check("heads", (heads,))
     return 4 * channels + heads
+
+
+def _check(name: str, numbers: tuple[int, ...]) -> None:
+    """Raise an error unless all numbers are positive integers."""
+    told = numbers if name == "windows" else numbers[0]
+    if any(isinstance(x, bool) or not isinstance(x, int) for x in numbers):
+        kind = "integers" if name == "windows" else "an integer"
+        raise TypeError(f"{name} must be {kind}, got {told!r}")
+    if any(x < 1 for x in numbers):
+        raise ValueError(f"{name} must be positive, got {told}")

@@ -256,9 +256,13 @@ def check_form(
     """Refuse what tied, or untied, queries cannot do.
 
     Raises:
+        TypeError: for a switch that is neither True nor False.
         ValueError: for causal attention with tied queries.
         NotImplementedError: for ``top_k`` or ``pattern`` with untied ones.
     """
+    for name, switch in (("tie_queries", tie_queries), ("causal", causal)):
+        if not isinstance(switch, bool):
+            raise TypeError(f"{name} must be True or False, got {switch!r}")
     if causal and tie_queries:
         raise ValueError(
             "causal=True needs tie_queries=False: the mean query of a node knows of "

@@ -86,6 +86,7 @@ def test_it_is_the_papers_count_less_the_softmax_and_families_of_one():
     ("sizes", "message"),
     [
         ({"channels": 0, "heads": 1}, "channels must be positive, got 0"),
+        ({"channels": 7, "heads": 2}, "must be divisible by the heads, got 7 for 2"),
         ({"channels": 1, "heads": 0}, "heads must be positive, got 0"),
         (
             {"channels": 1, "heads": 1, "value_channels": -1},

@@ -95,3 +95,14 @@ def test_windows_and_lengths_that_are_not_positive_are_refused():
         window_attention_flops(0, channels=4, heads=1)
     with pytest.raises(ValueError, match=r"windows must be positive, got \(2, 0\)"):
         window_attention_flops(5, (2, 0), channels=4, heads=1)
+
+
+def test_numbers_of_a_wrong_kind_are_refused():
+    for windows in ("24", 4, (2.5,), (True,)):
+        with pytest.raises(TypeError, match="windows must be"):
+            window_attention_flops(5, windows, channels=4, heads=1)
+    with pytest.raises(TypeError, match=r"num_leaves must be an integer, got 5\.5"):
+        window_attention_flops(5.5, channels=4, heads=1)
+    hierarchy = SignalHierarchy.from_parents(torch.tensor([-1, 0]))
+    with pytest.raises(TypeError, match=r"channels must be an integer, got 8\.0"):
+        attention_flops(hierarchy, 8.0, 1)

@@ -243,6 +243,8 @@ def test_tensors_that_do_not_fit(change, error, message, hierarchy, tensors):
         ),
         ({"backend": "numpy"}, ValueError, "'numpy' is unknown; choose one of 'auto'"),
         ({"top_k": 0}, ValueError, r"top_k must be at least 1, got 0"),
+        ({"causal": "yes"}, TypeError, "causal must be True or False"),
+        ({"tie_queries": 0}, TypeError, "tie_queries must be True or False"),
         ({"causal": True}, ValueError, "causal=True needs tie_queries=False"),
         (
             {"tie_queries": False, "top_k": 2},

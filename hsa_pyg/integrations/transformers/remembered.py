@@ -42,6 +42,7 @@ class Remembered:
     A tree that was built by queries and keys stays as it is when these change: with the
     weights, with layers replaced below, or with dropout. It is valid all the same, but
     no longer the one that the builder would choose: call :meth:`clear` to choose anew.
+    Two models need an instance each: they would take one another's trees.
 
     Args:
         builder: a builder, or its name as for :func:`make_builder`.
