@@ -26,8 +26,8 @@ def zero_shot(
     hierarchy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Trees: window:4, windows:2,4,8,16, sentences, clusters:0.1, ward:8, "
-            "flat ... May be given again. [default: window:4]"
+            help="Trees: segments:0.1, clusters:0.1, ward:8, sentences, window:4, "
+            "windows:2,4,8,16, flat ... May be given again. [default: segments:0.1]"
         ),
     ] = None,
     untied: Annotated[
@@ -109,7 +109,7 @@ def zero_shot(
             model=model,
             data=data,
             layers=layers or ["all"],
-            hierarchies=hierarchy or ["window:4"],
+            hierarchies=hierarchy or ZeroShotSettings.hierarchies,
             tie_queries=not untied,
             self_attention=self_attention,
             specials=specials,

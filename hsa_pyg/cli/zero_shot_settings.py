@@ -17,7 +17,7 @@ class ZeroShotSettings:
     model: str
     data: Path
     layers: Sequence[str] = ("all",)
-    hierarchies: Sequence[str] = ("window:4",)
+    hierarchies: Sequence[str] = ("segments:0.1",)
     tie_queries: bool = True
     self_attention: bool = True
     specials: str = "root"

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.cli.app import app
+from hsa_pyg.integrations.transformers.trees import DEFAULT_TREES
 
 # No timing.
 FAST = ("--lengths", "")
@@ -149,7 +150,7 @@ def test_the_tables(classifier, data, tmp_path):
             "24 of 24 texts, drawn with seed 0",
             "±",
             "MFLOPs",
-            "window:4",
+            DEFAULT_TREES,
         ):
             assert word in text
     table = [line for line in out.read_text().splitlines() if line.startswith("|")]

@@ -31,7 +31,7 @@ from hsa_pyg.integrations.transformers.scores import (
     divergence,
     logits,
 )
-from hsa_pyg.integrations.transformers.trees import Builder
+from hsa_pyg.integrations.transformers.trees import DEFAULT_TREES, Builder
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class ReplacementTrials:
     def measure(
         self,
         layers: Layers = "all",
-        hierarchy: str | Builder = "window:4",
+        hierarchy: str | Builder = DEFAULT_TREES,
         **options: Any,
     ) -> Measurement:
         """Replace layers, run all batches, and say what that changed.
@@ -277,7 +277,7 @@ def measure_replacement(
     batches: Iterable[Batch],
     labels: Sequence[int] | Tensor | None = None,
     layers: Layers = "all",
-    hierarchy: str | Builder = "window:4",
+    hierarchy: str | Builder = DEFAULT_TREES,
     *,
     read: Read | None = None,
     decide: Decide | None = None,

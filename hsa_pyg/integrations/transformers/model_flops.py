@@ -156,7 +156,7 @@ def model_attention_flops(
         >>> from transformers import BertConfig, BertModel
         >>> from hsa_pyg.integrations.transformers import replace_attention
         >>> bert = BertModel(BertConfig(num_hidden_layers=2, vocab_size=99)).eval()
-        >>> bert = replace_attention(bert, [1], specials="inside")
+        >>> bert = replace_attention(bert, [1], "window:4", specials="inside")
         >>> flops = model_attention_flops(bert, {"input_ids": torch.ones(1, 64).long()})
         >>> [f"{layer.paper.share:.1%}" for layer in flops.layers]
         ['100.0%', '8.2%']

@@ -28,7 +28,12 @@ from hsa_pyg.integrations.transformers.layers import (
     is_causal_tower,
     why_not,
 )
-from hsa_pyg.integrations.transformers.trees import Builder, Span, make_builder
+from hsa_pyg.integrations.transformers.trees import (
+    DEFAULT_TREES,
+    Builder,
+    Span,
+    make_builder,
+)
 from hsa_pyg.ops.backends import check_name
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -130,7 +135,7 @@ class Replacement:
 def replace_attention(
     model: Model,
     layers: Layers = "all",
-    hierarchy: str | Builder = "window:4",
+    hierarchy: str | Builder = DEFAULT_TREES,
     *,
     self_attention: bool = True,
     tie_queries: bool = True,
@@ -165,7 +170,8 @@ def replace_attention(
         hierarchy: the tree over the tokens: a name or a function, as
             :func:`~hsa_pyg.integrations.transformers.trees.make_builder` takes them.
             One forest for all replaced layers is built in every forward pass, or one
-            per layer, if the builder asks for the layer's queries and keys.
+            per layer, if the builder asks for the layer's queries and keys. By default
+            runs of adjacent tokens whose keys are alike, at a tenth of the FLOPs.
         self_attention: whether a token attends to itself. Softmax models were trained
             so.
         tie_queries: whether tokens below one node share their mean query. ``False``

@@ -26,7 +26,7 @@ from hsa_pyg.integrations.transformers.layers import (
     why_not,
 )
 from hsa_pyg.integrations.transformers.scores import Read, mean_state
-from hsa_pyg.integrations.transformers.trees import Builder, make_builder
+from hsa_pyg.integrations.transformers.trees import DEFAULT_TREES, Builder, make_builder
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def select_layers(
     model: nn.Module,
     batches: Iterable[Mapping[str, Any]],
     budget: int | float,
-    hierarchy: str | Builder = "window:4",
+    hierarchy: str | Builder = DEFAULT_TREES,
     *,
     candidates: Layers = "all",
     read: Read | None = None,

@@ -12,6 +12,9 @@ from torch import Tensor
 from hsa_pyg.hierarchy import SignalHierarchy
 
 Span = tuple[int, int]
+#: Of the trees by name the one that changed outputs least at a tenth of the FLOPs
+#: (docs/benchmarks/zero_shot_reactions.md); the share counts no search.
+DEFAULT_TREES = "segments:0.1"
 
 
 @dataclass(frozen=True)
