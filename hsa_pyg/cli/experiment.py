@@ -135,7 +135,8 @@ def report(
         records = read_records(out / configuration.name)
         target = page or Path(configuration.page)
         experiment = find_experiment(configuration.experiment)
-        part = experiment.page(records, target.parent / "images")
+        images = target.parent / "images"
+        part = experiment.part(records, images, configuration.name)
         try:
             replace_part(target, configuration.name, part)
         except ValueError as error:

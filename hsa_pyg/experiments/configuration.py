@@ -32,6 +32,7 @@ class Configuration:
     Args:
         experiment: Class of the experiment.
         axes: Values of each setting that is varied; every combination is run.
+        variants: Settings that go together; every combination is run with each.
         settings: Values of other settings, where they differ from the defaults.
         seeds: How often each setting is run, with seeds from 0.
         page: Markdown page that the report goes into.
@@ -40,6 +41,7 @@ class Configuration:
 
     experiment: str = ""
     axes: dict[str, list[Any]] = field(default_factory=dict)
+    variants: list[dict[str, Any]] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     seeds: int = 5
     page: str = "docs/results.md"
@@ -91,13 +93,16 @@ def load_configuration(name: str) -> Configuration:
     settings = _names(experiment)
     for part in ("axes", "settings"):
         _check_keys(getattr(configuration, part), settings, f"{path.name}, {part}")
+    for variant in configuration.variants:
+        _check_keys(variant, settings, f"{path.name}, variants")
     return configuration
 
 
 def override(configuration: Configuration, assignments: Sequence[str]) -> None:
     """Change settings by ``key=value`` texts; ``key=a,b`` makes an axis.
 
-    A list in brackets is one value of a setting that takes a list.
+    A list in brackets is one value of a setting that takes a list. Of the variants that
+    say something about a key, those with another value are left out.
 
     Raises:
         SettingsError: if a text is no assignment, or its key is not known.
@@ -115,7 +120,9 @@ def override(configuration: Configuration, assignments: Sequence[str]) -> None:
             values = [_parse(one) for one in value.strip("[]").split(",")]
         configuration.axes.pop(key, None)
         configuration.settings.pop(key, None)
-        if len(values) > 1 or key in experiment.naming:
+        if any(key in variant for variant in configuration.variants):
+            configuration.variants = _with(configuration.variants, key, values)
+        elif len(values) > 1 or key in experiment.naming:
             configuration.axes[key] = values
         else:
             configuration.settings[key] = values[0]
@@ -133,17 +140,32 @@ def expand(configuration: Configuration) -> list[Setting]:
         if not values:
             raise SettingsError(f"The axis {key!r} has no values.")
     found: dict[str, Setting] = {}
-    for combination in product(*axes.values()):
-        chosen = dict(zip(axes, combination, strict=True))
-        complete = _complete(experiment, {**configuration.settings, **chosen})
+    combinations = product(*axes.values(), configuration.variants or [{}])
+    for *combination, variant in combinations:
+        chosen = {**dict(zip(axes, combination, strict=True)), **variant}
+        asked = {**configuration.settings, **chosen}
+        complete = _complete(experiment, asked)
         # What the experiment's own defaults make of the same task.
         plain = _complete(
-            experiment, {k: chosen[k] for k in experiment.naming if k in chosen}
+            experiment, {k: asked[k] for k in experiment.naming if k in asked}
         )
-        asked = {*configuration.settings, *chosen}
         name = _name(experiment, asked, complete, plain)
         found.setdefault(name, Setting(name, complete))
     return list(found.values())
+
+
+def _with(
+    variants: Sequence[dict[str, Any]], key: str, values: Sequence[Any]
+) -> list[dict[str, Any]]:
+    """The variants in which a key has one of some values; each value is in one."""
+    kept = [
+        {**variant, key: value}
+        for variant in variants
+        for value in values
+        if variant.get(key, value) == value
+    ]
+    there = [variant[key] for variant in kept]
+    return kept + [{key: value} for value in values if value not in there]
 
 
 def _complete(experiment: Experiment, values: Mapping[str, Any]) -> Any:

@@ -15,6 +15,7 @@ from hsa_pyg.experiments.records import Record
 
 #: Module and class of each experiment; loaded when it is asked for.
 _CLASSES = {
+    "learning": ("learning.experiment", "Learning"),
     "semantic-focus": ("semantic_focus.experiment", "SemanticFocus"),
 }
 
@@ -100,6 +101,16 @@ class Experiment(ABC):
     @abstractmethod
     def page(self, records: Sequence[Record], images: Path) -> str:
         """Markdown tables of finished runs; pictures go to the folder ``images``."""
+
+    def part(self, records: Sequence[Record], images: Path, configuration: str) -> str:
+        """The part of a page that one configuration's runs go into.
+
+        Args:
+            records: Its finished runs.
+            images: Folder of the pictures.
+            configuration: Its name, for experiments with several on one page.
+        """
+        return self.page(records, images)
 
 
 def find_experiment(name: str) -> Experiment:

@@ -76,19 +76,41 @@ class SignalClassifier(pl.LightningModule):
         self.weight_decay = weight_decay
         self.warmup = warmup
         self.schedule = schedule
-        scores = MetricCollection(
+        scores = self.make_scores(num_classes)
+        self.train_scores = scores.clone(prefix="train/")
+        self.val_scores = scores.clone(prefix="val/")
+        self.test_scores = scores.clone(prefix="test/")
+
+    def make_scores(self, num_classes: int) -> MetricCollection:
+        """The scores of an epoch; a subclass may have others."""
+        return MetricCollection(
             {
                 "accuracy": MulticlassAccuracy(num_classes, average="micro"),
                 "macro_f1": MulticlassF1Score(num_classes, average="macro"),
             }
         )
-        self.train_scores = scores.clone(prefix="train/")
-        self.val_scores = scores.clone(prefix="val/")
-        self.test_scores = scores.clone(prefix="test/")
 
     def forward(self, batch: HeteroData) -> Tensor:
         """Logits ``[num_trees, num_classes]`` of a batch."""
         return self.model(batch)
+
+    def compute_loss(self, batch: HeteroData, stage: Stage) -> tuple[Tensor, Tensor]:
+        """The loss of a batch, and what its scores are computed of.
+
+        Args:
+            batch: Signals with labels.
+            stage: What the batch is for.
+
+        Returns:
+            A number, and the logits ``[num_trees, num_classes]``.
+        """
+        logits, target = self(batch), batch.y.view(-1)
+        if logits.size(0) != target.numel():
+            raise ValueError(
+                f"The model gave logits of shape {list(logits.shape)} for "
+                f"{target.numel()} labels: a readout must have one row per signal."
+            )
+        return F.cross_entropy(logits, target), logits
 
     def training_step(self, batch: HeteroData, batch_idx: int) -> Tensor:
         """Loss of one batch.
@@ -115,15 +137,9 @@ class SignalClassifier(pl.LightningModule):
         self._evaluate(batch, "test")
 
     def _evaluate(self, batch: HeteroData, stage: Stage) -> Tensor:
-        logits, target = self(batch), batch.y.view(-1)
-        if logits.size(0) != target.numel():
-            raise ValueError(
-                f"The model gave logits of shape {list(logits.shape)} for "
-                f"{target.numel()} labels: a readout must have one row per signal."
-            )
-        loss = F.cross_entropy(logits, target)
+        loss, output = self.compute_loss(batch, stage)
         scores: MetricCollection = getattr(self, f"{stage}_scores")
-        scores.update(logits, target)
+        scores.update(output, batch.y.view(-1))
         size = batch.num_graphs
         self.log(f"{stage}/loss", loss, on_step=False, on_epoch=True, batch_size=size)
         self.log_dict(

@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
+
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.data import NestedSignal, Schema
 from hsa_pyg.datasets.text_dataset import RawTexts
@@ -80,3 +82,25 @@ def load_task(settings: LearningSettings, data: Path, cache: Path) -> Task:
     module, function = TASKS[settings.task]
     loaded = import_module(f"hsa_pyg.experiments.learning.{module}")
     return getattr(loaded, function)(settings, data, cache)
+
+
+def drawn(number: int, size: int | None, part: str) -> list[int]:
+    """Places of ``size`` of ``number`` samples, drawn at random, in ascending order.
+
+    The draw is the same for every run: runs that differ in their seed or their model
+    see the same samples.
+
+    Args:
+        number: Samples that there are.
+        size: Samples to draw; 0 or None for all.
+        part: What they are for, for the error.
+
+    Raises:
+        SettingsError: if there are fewer.
+    """
+    if not size:
+        return list(range(number))
+    if size > number:
+        raise SettingsError(f"There are {number} {part} samples, not {size}.")
+    order = torch.randperm(number, generator=torch.Generator().manual_seed(0))
+    return sorted(order[:size].tolist())

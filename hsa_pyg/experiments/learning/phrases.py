@@ -1,0 +1,103 @@
+"""The task sst: sentences as parse trees, with a label on every phrase."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from hsa_pyg.cli import SettingsError
+from hsa_pyg.converters.tokenization import PAD_TOKEN, UNKNOWN_TOKEN
+from hsa_pyg.data import NestedSignal
+from hsa_pyg.datasets import SSTTrees
+from hsa_pyg.datasets.text_dataset import RawTexts
+from hsa_pyg.experiments.learning.features import (
+    LeafVectors,
+    word_vectors,
+)
+from hsa_pyg.experiments.learning.nesting import renest
+from hsa_pyg.experiments.learning.settings import LearningSettings
+from hsa_pyg.experiments.learning.task import Task, drawn
+
+_SPLITS = ("train", "val", "test")
+
+
+def sst(settings: LearningSettings, data: Path, cache: Path) -> Task:
+    """The Stanford Sentiment Treebank, from its files in ``data/sst_trees``."""
+    folder = data / "sst_trees"
+    if not folder.is_dir():
+        raise SettingsError(
+            f"train.txt, dev.txt and test.txt (or .txt.gz) should be in "
+            f"{folder.as_posix()!r}: put them there, or set HSA_PYG_DATA to the folder "
+            "of the raw data."
+        )
+    whole = [
+        SSTTrees(
+            cache / "sst",
+            split,  # type: ignore[arg-type]
+            binary=bool(settings.binary),
+            raw_folder=folder,
+            log=False,
+        )
+        for split in _SPLITS
+    ]
+    sizes = (settings.train_size, settings.val_size, settings.test_size)
+    parts: list[Sequence[NestedSignal]] = [
+        [part[i] for i in drawn(len(part), size, name)]
+        for part, size, name in zip(whole, sizes, _SPLITS, strict=True)
+    ]
+    texts = [_texts(part) for part in parts]
+    vocab_size, vectors = whole[0].vocab_size, LeafVectors()
+    if settings.features == "glove":
+        words = _all_words(whole)
+        vectors = word_vectors(settings.vectors, "word", words)
+        _renumber(parts, words)
+        vocab_size = len(words)
+    schema = parts[0][0].schema
+    found = [renest(part, schema, settings) for part in parts]
+    schema = found[0][1]
+    train, val, test = (part for part, _ in found)
+    return Task(
+        train,
+        val,
+        test,
+        schema=schema,
+        vocab_sizes={} if vectors.encoder else {"word": vocab_size},
+        outputs=whole[0].num_classes,
+        domains=dict.fromkeys(schema.internal_types, "sequence"),
+        encoder=vectors.encoder,
+        texts=lambda: (texts[0], texts[1], texts[2]),
+        facts={
+            **{name: len(part) for name, part in zip(_SPLITS, parts, strict=True)},
+            "vocabulary": vocab_size,
+            "left_out": {
+                name: part.report for name, part in zip(_SPLITS, whole, strict=True)
+            },
+            **vectors.facts,
+        },
+    )
+
+
+def _texts(part: Sequence[NestedSignal]) -> RawTexts:
+    return RawTexts(
+        [" ".join(signal["word"].text) for signal in part],
+        torch.cat([signal.y for signal in part]),
+    )
+
+
+def _all_words(parts: Sequence[SSTTrees]) -> dict[str, int]:
+    """An id for every word: of fixed vectors none is trained."""
+    words = {PAD_TOKEN: 0, UNKNOWN_TOKEN: 1}
+    for part in parts:
+        for signal in part:
+            for word in signal["word"].text:
+                words.setdefault(word.lower(), len(words))
+    return words
+
+
+def _renumber(parts: Sequence[Sequence[NestedSignal]], words: dict[str, int]) -> None:
+    for part in parts:
+        for signal in part:
+            ids = [words[word.lower()] for word in signal["word"].text]
+            signal["word"].x = torch.tensor(ids)

@@ -1,0 +1,67 @@
+"""Learning curves: the mean over the seeds of what every epoch has come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hsa_pyg.cli.curves import COLOURS, STYLES
+
+_TITLES = {
+    "train_loss": "training loss",
+    "val_accuracy": "validation accuracy",
+    "val_rmse": "validation RMSE",
+}
+
+
+def plot_learning(
+    histories: Mapping[str, Sequence[Sequence[Mapping[str, float]]]],
+    score: str,
+    path: Path,
+) -> None:
+    """Draw the mean of each setting's runs, and a band between the extremes.
+
+    An epoch counts as long as all of a setting's runs have reached it.
+
+    Args:
+        histories: Rows of each run by the setting's title.
+        score: Column of the right-hand picture.
+        path: Where to write the picture; its ending tells the format.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
+    except ImportError as error:
+        raise ImportError(
+            'Plots need matplotlib: pip install "hsa-pyg[train]".'
+        ) from error
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for i, (title, runs) in enumerate(histories.items()):
+        colour = COLOURS[i % len(COLOURS)]
+        style = STYLES[(i // len(COLOURS) + i) % len(STYLES)]
+        epochs = np.arange(1, min(map(len, runs)) + 1)
+        for axis, key in zip(axes, ("train_loss", score), strict=True):
+            values = np.array(
+                [[row[key] for row in run[: epochs.size]] for run in runs]
+            )
+            axis.plot(
+                epochs, values.mean(0), color=colour, linestyle=style, label=title
+            )
+            axis.fill_between(
+                epochs, values.min(0), values.max(0), color=colour, alpha=0.15, lw=0
+            )
+    for axis, key in zip(axes, ("train_loss", score), strict=True):
+        axis.set(xlabel="epoch", ylabel=_TITLES.get(key, key))
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, metadata={"Software": None})

@@ -1,0 +1,198 @@
+"""Tables and pictures of learning runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from hsa_pyg.experiments.learning.plots import plot_learning
+from hsa_pyg.experiments.page import (
+    by_setting,
+    compare,
+    mean_and_deviation,
+    provenance,
+    table,
+)
+from hsa_pyg.experiments.records import Record
+
+#: Settings that a title tells, if all runs of a task agree in them.
+_TOLD = (
+    "regime",
+    "features",
+    "channels",
+    "layers",
+    "heads",
+    "lr",
+    "schedule",
+    "batch_size",
+    "epochs",
+    "patience",
+    "dropout",
+)
+#: Scores of the test, with their titles, that are told where they were measured.
+_SCORES = {
+    "test_accuracy": "accuracy",
+    "test_macro_f1": "macro F1",
+    "test_roc_auc": "ROC AUC",
+    "test_rmse": "RMSE",
+    "test_mae": "MAE",
+}
+
+
+def write_report(records: Sequence[Record], images: Path, name: str) -> str:
+    """Markdown of all runs, task by task; pictures go to a folder.
+
+    Args:
+        records: Finished runs of one configuration.
+        images: Folder of the pictures, beside the page.
+        name: Of the configuration.
+    """
+    tasks: dict[str, list[Record]] = {}
+    for record in records:
+        tasks.setdefault(record.configuration["task"], []).append(record)
+    parts = [f"## {name}"]
+    for task in sorted(tasks):
+        parts += _task(task, tasks[task], name, images)
+    return "\n\n".join([*parts, provenance(records)])
+
+
+def _task(task: str, records: Sequence[Record], name: str, images: Path) -> list[str]:
+    groups = by_setting(records)
+    titles = {one: one.removeprefix(f"{task}-") for one in groups}
+    seeds = max(len(group) for group in groups.values())
+    parts = [
+        f"### {task}",
+        _setup(records),
+        f"`hsa-pyg experiment {name} --seeds {seeds}`",
+        _scores_table(groups, titles),
+        _costs_table(groups, titles),
+    ]
+    trained = {
+        titles[one]: [record.history for record in group]
+        for one, group in groups.items()
+        if len(group[0].history) > 1
+    }
+    if trained:
+        score = "val_rmse" if "val_rmse" in records[0].final else "val_accuracy"
+        picture = images / f"learning_{name}_{task}.png"
+        plot_learning(trained, score, picture)
+        parts.append(f"![{name}, {task}: validation by epochs](images/{picture.name})")
+    return parts
+
+
+def _setup(records: Sequence[Record]) -> str:
+    """Sizes, and the settings in which all models agree."""
+    facts = max((record.facts for record in records), key=len)
+    sizes = ", ".join(
+        f"{facts[part]:,} {title}"
+        for part, title in (("train", "training"), ("val", "validation"))
+        if part in facts
+    )
+    sizes += f" and {facts['test']:,} test signals" if "test" in facts else ""
+    told = []
+    for key in _TOLD:
+        values = [record.configuration[key] for record in records]
+        known = {value for value in values if value is not None}
+        if len(known) == 1:
+            told.append(f"{key} {known.pop()}")
+    return f"{sizes}; {', '.join(told)}."
+
+
+def _scores_table(
+    groups: Mapping[str, Sequence[Record]], titles: Mapping[str, str]
+) -> str:
+    scores = [
+        key
+        for key in _SCORES
+        if any(key in record.final for group in groups.values() for record in group)
+    ]
+    judged = "test_rmse" if "test_rmse" in scores else "test_accuracy"
+    base = _base(groups)
+    header = ["model", "seeds", *(_SCORES[key] for key in scores)]
+    header += ["best epoch"]
+    if base is not None:
+        header.append(f"less {titles[base]}'s")
+    rows = []
+    for name, group in _by_score(groups, judged):
+        row = [titles[name], str(len(group))]
+        for key in scores:
+            found = [record.final[key] for record in group if key in record.final]
+            row.append(mean_and_deviation(found) if found else "")
+        row.append(f"{fmean(record.final['best_epoch'] for record in group):.1f}")
+        if base is not None:
+            difference = None
+            if name != base:
+                difference = compare(
+                    _finals(group, judged), _finals(groups[base], judged)
+                )
+            row.append("" if difference is None else str(difference))
+        rows.append(row)
+    return (
+        "On the test set, with the weights of the epoch that was best on the "
+        "validation set: mean ± standard deviation over the seeds; differences of "
+        f"{_SCORES[judged]} are paired by seed, ± standard error (n seeds).\n\n"
+        + table(header, rows)
+    )
+
+
+def _costs_table(
+    groups: Mapping[str, Sequence[Record]], titles: Mapping[str, str]
+) -> str:
+    header = ["model", "parameters", "without embeddings"]
+    header += ["attention MFLOP per example", "s per epoch", "epochs"]
+    header += ["leaves/s", "peak memory, MB"]
+    rows = []
+    for name, group in groups.items():
+        facts = group[0].facts
+        epochs = [len(record.history) for record in group]
+        seconds = [row["seconds"] for record in group for row in record.history]
+        encoder = facts.get("parameters_of_encoder")
+        rate = ""
+        if "train_leaves" in facts:
+            rate = f"{facts['train_leaves'] / fmean(seconds):,.0f}"
+        rows.append(
+            [
+                titles[name],
+                f"{facts['parameters']:,}",
+                "" if encoder is None else f"{facts['parameters'] - encoder:,}",
+                _mega(facts["attention_flops_per_example"]),
+                f"{fmean(seconds):.1f}",
+                f"{fmean(epochs):.1f}",
+                rate,
+                f"{fmean(record.peak_memory for record in group) / 1e6:,.0f}",
+            ]
+        )
+    return (
+        "Trained parameters; FLOPs of the matrix products of attention, forward, for "
+        "a training example in the mean; seconds of an epoch's training batches; most "
+        "memory of the process, data included.\n\n" + table(header, rows)
+    )
+
+
+def _mega(flops: float) -> str:
+    return f"{flops / 1e6:,.3g}" if flops < 1e9 else f"{flops / 1e6:,.0f}"
+
+
+def _base(groups: Mapping[str, Sequence[Record]]) -> str | None:
+    """The setting of hsa, the one with the shortest name of several."""
+    names = [n for n, g in groups.items() if g[0].configuration["model"] == "hsa"]
+    return min(names, key=len, default=None) if len(groups) > 1 else None
+
+
+def _by_score(
+    groups: Mapping[str, Sequence[Record]], key: str
+) -> list[tuple[str, Sequence[Record]]]:
+    """The best first."""
+    sign = 1.0 if key == "test_rmse" else -1.0
+
+    def mean(item: tuple[str, Sequence[Record]]) -> float:
+        found = list(_finals(item[1], key).values())
+        return sign * fmean(found) if found else math.inf
+
+    return sorted(groups.items(), key=mean)
+
+
+def _finals(group: Sequence[Record], key: str) -> dict[int, float]:
+    return {record.seed: record.final[key] for record in group if key in record.final}

@@ -1,0 +1,314 @@
+"""Settings of a learning run, and what is usual for each task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from hsa_pyg.cli import SettingsError
+from hsa_pyg.experiments.experiment import nearest
+from hsa_pyg.experiments.learning.task import TASKS
+
+BAG_OF_WORDS = "bag-of-words"
+#: What is trained; ``bag-of-words`` is fitted by scikit-learn.
+MODELS = ("hsa", "flat", "deepset", "segment", "hgt", "gps", "performer", BAG_OF_WORDS)
+REGIMES = ("tuned", "paper")
+FEATURES = ("learned", "glove", "minilm-tokens", "minilm-sentences")
+TREES = ("own", "random", "windows", "flat")
+BLOCKS = ("pre_norm", "paper")
+SCHEDULES = ("cosine", "linear")
+PRECISIONS = ("32", "bf16", "16")
+#: Tasks of documents: document > paragraph > sentence > token.
+DOCUMENTS = ("movie-reviews", "imdb", "elec")
+
+_USUAL: dict[str, Any] = {
+    "channels": 64,
+    "layers": 2,
+    "heads": 4,
+    "expansion": 2,
+    "block": "pre_norm",
+    "self_attention": True,
+    "position_channels": 16,
+    "dropout": 0.2,
+    "lr": 1e-3,
+    "weight_decay": 0.01,
+    "warmup": 0.1,
+    "schedule": "cosine",
+    "batch_size": 16,
+    "epochs": 20,
+    "patience": 5,
+    "train_size": 0,
+    "val_size": 0,
+    "test_size": 0,
+}
+_OF_TASK: dict[str, dict[str, Any]] = {
+    "imdb": {"batch_size": 32, "epochs": 10, "patience": 3, "train_size": 5_000}
+    | {"val_size": 2_000},
+    "elec": {"batch_size": 32, "epochs": 10, "patience": 3, "train_size": 5_000}
+    | {"val_size": 2_000},
+    "sst": {"batch_size": 32, "window": 5},
+    # A tenth of Long Range Arena's training set; its own sizes of the others.
+    "list-ops": {"layers": 4, "batch_size": 32, "dropout": 0.1, "train_size": 9_600}
+    | {"val_size": 2_000, "test_size": 2_000},
+}
+#: The paper's settings of texts (its appendix), but for an MLP of 384 instead of 128.
+_PAPER: dict[str, Any] = {
+    "channels": 384,
+    "layers": 1,
+    "heads": 3,
+    "expansion": 1,
+    "block": "paper",
+    "self_attention": False,
+    "position_channels": 768,
+    "dropout": 0.1,
+    "lr": 2e-5,
+    "warmup": 0.0,
+    "schedule": "linear",
+    "batch_size": 64,
+    "epochs": 30,
+    "patience": 0,
+}
+#: What a model does not have, and what is written in its place.
+_ABSENT: dict[str, tuple[str, ...]] = {
+    "hsa": ("window",),
+    "flat": ("window",),
+    "deepset": ("window", "heads", "self_attention", "position", "position_channels"),
+    "segment": ("block", "self_attention"),
+    "hgt": ("window", "block", "self_attention"),
+    "gps": ("window", "block", "self_attention", "expansion"),
+    "performer": ("window", "block", "self_attention", "expansion"),
+}
+#: What a bag of words reads.
+_OF_BAG = ("task", "model", "fold", "binary", "train_size", "val_size", "test_size")
+
+
+@dataclass
+class LearningSettings:
+    """What decides the outcome of a run; None is what is usual for the task.
+
+    Args:
+        task: One of :data:`~hsa_pyg.experiments.learning.task.TASKS`.
+        model: One of :data:`MODELS`.
+        regime: ``"tuned"``, or ``"paper"``: what else is not set is as in the paper.
+        features: Vectors of the leaves: ``"learned"`` with the rest; ``"glove"``, fixed
+            word vectors; ``"minilm-tokens"``, a pretrained encoder's fixed table of
+            tokens; or ``"minilm-sentences"``, its fixed vectors of sentences, which
+            then are the leaves.
+        vectors: File of other word vectors, in the text form of GloVe and word2vec, or
+            folder of another encoder.
+        tree: ``"own"``; ``"random"``, the own one with its leaves at random places;
+            ``"windows"``, windows of ``windows`` leaves; or ``"flat"``, all leaves
+            below the root.
+        windows: Widths of the windows from the bottom up: leaves, then windows.
+        depth: Levels of the own tree that are kept, from the root; 1 leaves all leaves
+            below the root. 0 keeps all.
+        group: Inner nodes that are put under a node of their own, if there are more
+            below one: sentences become blocks. 0 makes none.
+        position: Whether a node tells its place among its siblings.
+        position_channels: Size of these vectors.
+        channels: Width of the leaf vectors.
+        layers: Number of blocks.
+        heads: Attention heads.
+        expansion: Width of the MLPs' hidden layers, in ``channels``.
+        block: ``"pre_norm"`` or ``"paper"``.
+        self_attention: Whether a leaf attends to itself.
+        readout: From leaves to trees, see :class:`~hsa_pyg.nn.LeafReadout`.
+        window: Leaves of a segment of the model ``segment``.
+        dropout: Probability of what is dropped in training.
+        lr: Highest learning rate.
+        weight_decay: Of AdamW, on matrices.
+        warmup: Part of all steps over which the learning rate rises.
+        schedule: How it falls to zero: ``"cosine"`` or ``"linear"``.
+        batch_size: Signals of a batch.
+        accumulate: Batches whose gradients make one step.
+        clip: Largest norm of a gradient; 0 for none.
+        precision: ``"32"``, ``"bf16"`` or ``"16"``: the latter two mixed with 32.
+        epochs: Most epochs.
+        patience: Epochs without a better validation score after which training ends; 0
+            trains for all epochs.
+        max_tokens: Tokens that are kept of each document; 0 keeps all.
+        train_size: Training signals, drawn once for all seeds; 0 for all.
+        val_size: The same of validation.
+        test_size: The same of the test.
+        fold: Of the ten folds of movie reviews the one that is tested, 0 to 9; the next
+            one validates. None for the fixed split.
+        binary: SST without neutral sentences, in two classes.
+        phrase_weight: Weight of the loss on every phrase of SST beside that on whole
+            sentences.
+        length: Lengths of list-ops lie between these two.
+    """
+
+    task: str = "movie-reviews"
+    model: str = "hsa"
+    regime: str | None = "tuned"
+    features: str | None = "learned"
+    vectors: str | None = None
+    tree: str | None = "own"
+    windows: list[int] = field(default_factory=lambda: [8, 8, 8])
+    depth: int | None = 0
+    group: int | None = 0
+    position: bool | None = True
+    position_channels: int | None = None
+    channels: int | None = None
+    layers: int | None = None
+    heads: int | None = None
+    expansion: int | None = None
+    block: str | None = None
+    self_attention: bool | None = None
+    readout: str | None = "mean"
+    window: int | None = None
+    dropout: float | None = None
+    lr: float | None = None
+    weight_decay: float | None = None
+    warmup: float | None = None
+    schedule: str | None = None
+    batch_size: int | None = None
+    accumulate: int | None = 1
+    clip: float | None = 1.0
+    precision: str | None = "32"
+    epochs: int | None = None
+    patience: int | None = None
+    max_tokens: int | None = 0
+    train_size: int | None = None
+    val_size: int | None = None
+    test_size: int | None = None
+    fold: int | None = None
+    binary: bool | None = False
+    phrase_weight: float | None = 1.0
+    length: list[int] = field(default_factory=lambda: [500, 2_000])
+
+
+def complete_settings(settings: LearningSettings) -> LearningSettings:
+    """Check the settings, fill in what is usual, and clear what plays no part.
+
+    Raises:
+        SettingsError: if a name is not known or a number out of range, or they do not
+            go together.
+    """
+    task = settings.task.lower().replace("_", "-")
+    settings = replace(settings, task=task)
+    _check_names(settings)
+    usual = {"window": 128, **_USUAL, **_OF_TASK.get(task, {})}
+    if settings.regime == "paper":
+        usual |= _PAPER
+    settings = replace(
+        settings,
+        **{key: value for key, value in usual.items() if _get(settings, key) is None},
+    )
+    _check_numbers(settings)
+    settings = _clear(settings)
+    _check_together(settings)
+    return settings
+
+
+def _clear(settings: LearningSettings) -> LearningSettings:
+    task, documents = settings.task, settings.task in DOCUMENTS
+    absent = set(_ABSENT.get(settings.model, ()))
+    if not settings.position:
+        absent.add("position_channels")
+    if settings.features == "learned":
+        absent.add("vectors")
+    if settings.tree != "own":
+        absent |= {"depth", "group"}
+    if not documents:
+        absent.add("max_tokens")
+    if task == "list-ops":
+        absent.add("features")
+    if task != "movie-reviews":
+        absent.add("fold")
+    if task != "sst":
+        absent |= {"binary", "phrase_weight"}
+    elif settings.tree != "own" or settings.depth or settings.group:
+        # The phrases of another tree have no label.
+        settings = replace(settings, phrase_weight=0.0)
+    if settings.model == BAG_OF_WORDS:
+        lists = ("windows", "length")
+        names = {one.name for one in fields(settings)} - {*_OF_BAG, *lists}
+        absent |= names
+    windows = settings.windows if settings.tree == "windows" else []
+    if settings.model == BAG_OF_WORDS:
+        windows = []
+    length = settings.length if task == "list-ops" else []
+    cleared: Mapping[str, Any] = dict.fromkeys(sorted(absent))
+    return replace(settings, **cleared, windows=windows, length=length)
+
+
+def _get(settings: LearningSettings, key: str) -> Any:
+    return getattr(settings, key)
+
+
+def _check_names(settings: LearningSettings) -> None:
+    for key, known in (
+        ("task", tuple(TASKS)),
+        ("model", MODELS),
+        ("regime", REGIMES),
+        ("features", FEATURES),
+        ("tree", TREES),
+        ("block", BLOCKS),
+        ("schedule", SCHEDULES),
+        ("precision", PRECISIONS),
+    ):
+        value = _get(settings, key)
+        if value is not None and value not in known:
+            raise SettingsError(f"There is no {key} {value!r}{nearest(value, known)}")
+
+
+def _check_numbers(settings: LearningSettings) -> None:
+    least = {
+        "depth": 0,
+        "group": 0,
+        "position_channels": 2,
+        "channels": 1,
+        "layers": 1,
+        "heads": 1,
+        "expansion": 1,
+        "window": 1,
+        "batch_size": 1,
+        "accumulate": 1,
+        "clip": 0,
+        "lr": 0,
+        "weight_decay": 0,
+        "epochs": 1,
+        "patience": 0,
+        "max_tokens": 0,
+        "train_size": 0,
+        "val_size": 0,
+        "test_size": 0,
+        "fold": 0,
+        "phrase_weight": 0,
+    }
+    for name, bound in least.items():
+        value = _get(settings, name)
+        if value is not None and value < bound:
+            raise SettingsError(f"{name} must be at least {bound}, got {value}.")
+    for name in ("dropout", "warmup"):
+        value = _get(settings, name)
+        if value is not None and not 0.0 <= value < 1.0:
+            raise SettingsError(f"{name} must be in [0, 1), got {value}.")
+    if settings.fold is not None and settings.fold > 9:
+        raise SettingsError(f"fold must be 0 to 9, got {settings.fold}.")
+    if settings.group == 1:
+        raise SettingsError("group must be 0, or at least 2 nodes, got 1.")
+    if any(width < 2 for width in settings.windows):
+        raise SettingsError(f"windows must be at least 2 wide, got {settings.windows}.")
+    if settings.length and len(settings.length) != 2:
+        raise SettingsError(f"length takes two numbers, got {settings.length}.")
+
+
+def _check_together(settings: LearningSettings) -> None:
+    if settings.model == BAG_OF_WORDS:
+        return
+    if settings.heads is not None and (settings.channels or 0) % settings.heads:
+        raise SettingsError(
+            f"{settings.heads} heads do not divide {settings.channels} channels."
+        )
+    if settings.model == "segment" and (settings.layers or 0) < 2:
+        raise SettingsError("The model 'segment' needs layers=2 at least.")
+    if settings.tree == "windows" and not settings.windows:
+        raise SettingsError("tree=windows needs windows, such as windows=[8,8].")
+    if settings.features == "minilm-sentences" and settings.task not in DOCUMENTS:
+        raise SettingsError(
+            f"Signals of {settings.task!r} have no sentences to be leaves: use other "
+            "features."
+        )
