@@ -234,12 +234,12 @@ The share 0.08 is what a tenth of the FLOPs leaves some room for. Trees were mad
 looking at the first 1,200 reactions, the first table is on the next 1,200.
 
 What came out. The choice of layers decides most. The three that `select_layers` takes
-lose nothing that 1,200 reactions could show, by `segments`, `clusters` and `ward`; and
-neither do the three that it takes for blind windows of 4. Layers 6 and 9 cannot be had:
-alone they cost the most by either tree, and sets with layer 6 fail, whatever the tree.
-The tree comes next: under {7, 9, 11} windows lose 25 points and `segments` 2. The
-reaction's own tree is hardly better than windows. Untied queries take three times the
-FLOPs and gain nothing. Dropping the diagonal makes no difference that could be told
+lose nothing that 1,200 reactions could show, by `segments` and `clusters`; and neither
+do the three that it takes for blind windows of 4. Layers 6 and 9 cannot be had: alone
+they cost the most by either tree, and sets with layer 6 fail, whatever the tree. The
+tree comes next: under {7, 9, 11} windows lose 21 to 28 points, `ward` 16, `segments` 2.
+The reaction's own tree is hardly better than windows. Untied queries take three times
+the FLOPs and gain nothing. Dropping the diagonal makes no difference that could be told
 from noise. By KL, special tokens do better at the root of trees by keys and inside of
 windows. What failed: {6, 8, 10} loses 9 points, the later half 24, and all twelve
 layers together half of all answers: so much needs training."""
