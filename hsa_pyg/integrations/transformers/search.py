@@ -53,6 +53,8 @@ class Ward:
             if label is None:
                 break
             below, number = torch.unique(label, return_inverse=True)
+            if below.numel() == label.numel():
+                break  # keys that are not finite have no distances: none merge
             size = torch.bincount(number)
             total = mass.new_zeros(below.numel()).index_add_(0, number, mass)
             x = x.new_zeros(below.numel(), x.size(1)).index_add_(

@@ -168,3 +168,16 @@ def test_bad_input_is_refused_by_name():
 
 def test_ward_is_known_by_name():
     assert make_builder("ward:8") == Ward(8)
+
+
+@pytest.mark.parametrize(
+    "spec", ["ward:2", "clusters:0.2", "segments:0.2", "energy:0.2"]
+)
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_keys_that_are_not_finite_end_the_search(spec, value, scored):
+    tokens = scored("cttttttttc", "cttttc....")
+    tokens.k[3:6] = value
+    hierarchy = make_builder(spec)(tokens)
+    assert hierarchy.num_leaves == 16
+    tokens.k[:] = value
+    assert make_builder(spec)(tokens).num_leaves == 16
