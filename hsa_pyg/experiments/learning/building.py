@@ -48,7 +48,8 @@ def build_model(settings: LearningSettings, task: Task) -> torch.nn.Module:
         options["encoder"] = task.encoder(settings.channels or 1)
     elif task.vocab_sizes:
         options["vocab_sizes"] = task.vocab_sizes
-    return make_model(
+    make = task.model or make_model
+    return make(
         settings.model, task.schema, task.outputs, settings.channels or 1, **options
     )
 
@@ -80,13 +81,14 @@ def attention_flops(
     # Once each: the scores, what they weigh. Backward: scores again, gradients of
     # weights and values, of queries (with positions) and keys (with positions).
     pair = 2 * (3 * scores + 2 * channels) if backward else 2 * (scores + channels)
-    if settings.model == "hsa":
+    kind = settings.model.rpartition("-")[2]
+    if kind == "hsa":
         found = counted_flops(
             hierarchy, channels, heads, position_channels=position, backward=backward
         )
         return layers * found.hsa
     leaves = hierarchy.leaf_counts[hierarchy.roots]
-    if settings.model == "flat":
+    if kind in ("flat", "multihead"):
         return layers * pair * _pairs(leaves)
     if isinstance(model, SegmentTransformer):
         segments = model.segments(hierarchy)
@@ -100,11 +102,13 @@ def attention_flops(
         return layers * plain * _pairs(nodes)
     if settings.model == "hgt":
         return layers * plain * 2 * int((nodes - 1).sum())
-    if settings.model == "performer":
+    if kind == "performer":
         width = channels // heads
+        # Beside message passing, attention is among the leaves alone.
+        rows = nodes if settings.model == kind else leaves
         features = int(width * log(width))
         # Features of queries and keys, keys by values, and queries by that.
-        once = 2 * 4 * channels * features * int(nodes.sum())
+        once = 2 * 4 * channels * features * int(rows.sum())
         return layers * (2 * once if backward else once)
     return 0
 

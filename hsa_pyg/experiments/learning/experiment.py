@@ -126,6 +126,7 @@ def _train(
             "test_seconds": round(test_seconds, 2),
             "base_memory": base_memory,
             "stopped_early": epochs < (settings.epochs or 0),
+            "score": task.score,
             "device": training.device,
             **task.facts,
         },

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from hsa_pyg.experiments.learning.plots import plot_learning
 from hsa_pyg.experiments.page import (
@@ -50,8 +51,10 @@ def write_report(records: Sequence[Record], images: Path, name: str) -> str:
         name: Of the configuration.
     """
     tasks: dict[str, list[Record]] = {}
-    for record in records:
-        tasks.setdefault(record.configuration["task"], []).append(record)
+    for record in map(_joined_fold, records):
+        task = record.configuration["task"]
+        task += "-binary" if record.configuration["binary"] else ""
+        tasks.setdefault(task, []).append(record)
     parts = [f"## {name}"]
     for task in sorted(tasks):
         parts += _task(task, tasks[task], name, images)
@@ -60,7 +63,7 @@ def write_report(records: Sequence[Record], images: Path, name: str) -> str:
 
 def _task(task: str, records: Sequence[Record], name: str, images: Path) -> list[str]:
     groups = by_setting(records)
-    titles = {one: one.removeprefix(f"{task}-") for one in groups}
+    titles = _titles(groups)
     seeds = max(len(group) for group in groups.values())
     parts = [
         f"### {task}",
@@ -75,11 +78,41 @@ def _task(task: str, records: Sequence[Record], name: str, images: Path) -> list
         if len(group[0].history) > 1
     }
     if trained:
-        score = "val_rmse" if "val_rmse" in records[0].final else "val_accuracy"
+        score = f"val_{_score(records)}"
         picture = images / f"learning_{name}_{task}.png"
         plot_learning(trained, score, picture)
         parts.append(f"![{name}, {task}: validation by epochs](images/{picture.name})")
     return parts
+
+
+def _joined_fold(record: Record) -> Record:
+    """Folds are runs of one setting, as seeds are."""
+    fold = record.configuration["fold"]
+    if fold is None:
+        return record
+    return replace(
+        record,
+        setting=record.setting.replace(f"-fold{fold}", ""),
+        seed=10 * record.seed + fold,
+    )
+
+
+def _titles(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
+    """The model of each setting, and what is not as in most of them."""
+    configurations = {name: group[0].configuration for name, group in groups.items()}
+    titles = {name: [found["model"]] for name, found in configurations.items()}
+    for key in next(iter(configurations.values())):
+        if key in ("task", "model", "fold"):
+            continue
+        # What has no part in a model is none of its settings.
+        told = {n: found[key] for n, found in configurations.items()}
+        told = {n: value for n, value in told.items() if value not in (None, [])}
+        values = list(told.values())
+        usual = max(values, key=values.count, default=None)
+        for name, value in told.items():
+            if value != usual:
+                titles[name].append(f"{key} {value}")
+    return {name: ", ".join(parts) for name, parts in titles.items()}
 
 
 def _setup(records: Sequence[Record]) -> str:
@@ -108,7 +141,7 @@ def _scores_table(
         for key in _SCORES
         if any(key in record.final for group in groups.values() for record in group)
     ]
-    judged = "test_rmse" if "test_rmse" in scores else "test_accuracy"
+    judged = f"test_{_score(next(iter(groups.values())))}"
     base = _base(groups)
     header = ["model", "seeds", *(_SCORES[key] for key in scores)]
     header += ["best epoch"]
@@ -151,14 +184,14 @@ def _costs_table(
         encoder = facts.get("parameters_of_encoder")
         rate = ""
         if "train_leaves" in facts:
-            rate = f"{facts['train_leaves'] / fmean(seconds):,.0f}"
+            rate = f"{facts['train_leaves'] / median(seconds):,.0f}"
         rows.append(
             [
                 titles[name],
                 f"{facts['parameters']:,}",
                 "" if encoder is None else f"{facts['parameters'] - encoder:,}",
                 _mega(facts["attention_flops_per_example"]),
-                f"{fmean(seconds):.1f}",
+                f"{median(seconds):.1f}",
                 f"{fmean(epochs):.1f}",
                 rate,
                 f"{fmean(record.peak_memory for record in group) / 1e6:,.0f}",
@@ -166,9 +199,14 @@ def _costs_table(
         )
     return (
         "Trained parameters; FLOPs of the matrix products of attention, forward, for "
-        "a training example in the mean; seconds of an epoch's training batches; most "
-        "memory of the process, data included.\n\n" + table(header, rows)
+        "a training example in the mean; seconds of an epoch's training batches "
+        "(median); most memory of the process, data included.\n\n" + table(header, rows)
     )
+
+
+def _score(records: Sequence[Record]) -> str:
+    """What the runs are judged by."""
+    return records[0].facts.get("score", "accuracy")
 
 
 def _mega(flops: float) -> str:

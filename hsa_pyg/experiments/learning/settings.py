@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import product
 from typing import Any
 
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.experiments.experiment import nearest
 from hsa_pyg.experiments.learning.task import TASKS
+from hsa_pyg.experiments.models.global_attention import GLOBAL, LOCAL
 
 BAG_OF_WORDS = "bag-of-words"
 #: What is trained; ``bag-of-words`` is fitted by scikit-learn.
 MODELS = ("hsa", "flat", "deepset", "segment", "hgt", "gps", "performer", BAG_OF_WORDS)
+#: Of molecules besides: message passing along bonds, and attention among atoms.
+GRAPH_MODELS = tuple(
+    f"{local}-{attention}"
+    for local, attention in product(LOCAL, GLOBAL)
+    if (local, attention) != ("none", "none")
+)
 REGIMES = ("tuned", "paper")
 FEATURES = ("learned", "glove", "minilm-tokens", "minilm-sentences")
 TREES = ("own", "random", "windows", "flat")
@@ -21,6 +29,10 @@ SCHEDULES = ("cosine", "linear")
 PRECISIONS = ("32", "bf16", "16")
 #: Tasks of documents: document > paragraph > sentence > token.
 DOCUMENTS = ("movie-reviews", "imdb", "elec")
+ITEMS = ("emoji", "clip-art")
+MOLECULES = ("bbbp", "esol")
+PARTS = ("text", "image", "both")
+TARGETS = ("category", "subcategory")
 
 _USUAL: dict[str, Any] = {
     "channels": 64,
@@ -80,7 +92,11 @@ _ABSENT: dict[str, tuple[str, ...]] = {
     "performer": ("window", "block", "self_attention", "expansion"),
 }
 #: What a bag of words reads.
-_OF_BAG = ("task", "model", "fold", "binary", "train_size", "val_size", "test_size")
+_SIZES = {"train_size", "val_size", "test_size"}
+_OF_BAG = {
+    *("task", "model", "fold", "binary", "parts", "target"),
+    *_SIZES,
+}
 
 
 @dataclass
@@ -89,7 +105,7 @@ class LearningSettings:
 
     Args:
         task: One of :data:`~hsa_pyg.experiments.learning.task.TASKS`.
-        model: One of :data:`MODELS`.
+        model: One of :data:`MODELS`, for molecules also of :data:`GRAPH_MODELS`.
         regime: ``"tuned"``, or ``"paper"``: what else is not set is as in the paper.
         features: Vectors of the leaves: ``"learned"`` with the rest; ``"glove"``, fixed
             word vectors; ``"minilm-tokens"``, a pretrained encoder's fixed table of
@@ -137,6 +153,9 @@ class LearningSettings:
         phrase_weight: Weight of the loss on every phrase of SST beside that on whole
             sentences.
         length: Lengths of list-ops lie between these two.
+        parts: What an item of emoji or clip-art is known by: ``"text"``, ``"image"`` or
+            ``"both"``.
+        target: Of emoji, ``"category"`` or ``"subcategory"``.
     """
 
     task: str = "movie-reviews"
@@ -177,6 +196,8 @@ class LearningSettings:
     binary: bool | None = False
     phrase_weight: float | None = 1.0
     length: list[int] = field(default_factory=lambda: [500, 2_000])
+    parts: str | None = "both"
+    target: str | None = "category"
 
 
 def complete_settings(settings: LearningSettings) -> LearningSettings:
@@ -197,14 +218,17 @@ def complete_settings(settings: LearningSettings) -> LearningSettings:
         **{key: value for key, value in usual.items() if _get(settings, key) is None},
     )
     _check_numbers(settings)
-    settings = _clear(settings)
     _check_together(settings)
-    return settings
+    return _clear(settings)
 
 
 def _clear(settings: LearningSettings) -> LearningSettings:
     task, documents = settings.task, settings.task in DOCUMENTS
     absent = set(_ABSENT.get(settings.model, ()))
+    if settings.model in GRAPH_MODELS:
+        absent |= {"window", "block", "self_attention"}
+        if settings.model.endswith("-none"):
+            absent.add("heads")
     if not settings.position:
         absent.add("position_channels")
     if settings.features == "learned":
@@ -213,8 +237,16 @@ def _clear(settings: LearningSettings) -> LearningSettings:
         absent |= {"depth", "group"}
     if not documents:
         absent.add("max_tokens")
-    if task == "list-ops":
+    if not documents and task != "sst":
         absent.add("features")
+    if task not in ITEMS:
+        absent.add("parts")
+    if task != "emoji":
+        absent.add("target")
+    if task in ITEMS + MOLECULES:
+        absent |= _SIZES
+    if task in MOLECULES:
+        absent |= {"position", "position_channels"}
     if task != "movie-reviews":
         absent.add("fold")
     if task != "sst":
@@ -241,13 +273,15 @@ def _get(settings: LearningSettings, key: str) -> Any:
 def _check_names(settings: LearningSettings) -> None:
     for key, known in (
         ("task", tuple(TASKS)),
-        ("model", MODELS),
+        ("model", MODELS + GRAPH_MODELS),
         ("regime", REGIMES),
         ("features", FEATURES),
         ("tree", TREES),
         ("block", BLOCKS),
         ("schedule", SCHEDULES),
         ("precision", PRECISIONS),
+        ("parts", PARTS),
+        ("target", TARGETS),
     ):
         value = _get(settings, key)
         if value is not None and value not in known:
@@ -297,8 +331,23 @@ def _check_numbers(settings: LearningSettings) -> None:
 
 
 def _check_together(settings: LearningSettings) -> None:
+    task = settings.task
+    if task in ITEMS + MOLECULES:
+        asked = {"tree": settings.tree != "own", "depth": settings.depth}
+        asked |= {"group": settings.group}
+        asked |= {name: _get(settings, name) for name in sorted(_SIZES)}
+        for name, value in asked.items():
+            if value:
+                raise SettingsError(f"The task {task!r} has no choice of {name}.")
+    if settings.model in GRAPH_MODELS and task not in MOLECULES:
+        raise SettingsError(
+            f"The model {settings.model!r} reads bonds, which {task!r} has "
+            f"none of: use one of {', '.join(MODELS)}."
+        )
     if settings.model == BAG_OF_WORDS:
         return
+    if settings.features == "learned" and settings.vectors:
+        raise SettingsError("vectors is for features=glove and those of an encoder.")
     if settings.heads is not None and (settings.channels or 0) % settings.heads:
         raise SettingsError(
             f"{settings.heads} heads do not divide {settings.channels} channels."
@@ -307,8 +356,9 @@ def _check_together(settings: LearningSettings) -> None:
         raise SettingsError("The model 'segment' needs layers=2 at least.")
     if settings.tree == "windows" and not settings.windows:
         raise SettingsError("tree=windows needs windows, such as windows=[8,8].")
-    if settings.features == "minilm-sentences" and settings.task not in DOCUMENTS:
+    known = {**dict.fromkeys(DOCUMENTS, FEATURES), "sst": ("learned", "glove")}
+    if settings.features not in known.get(task, ("learned",)):
         raise SettingsError(
-            f"Signals of {settings.task!r} have no sentences to be leaves: use other "
-            "features."
+            f"The task {task!r} has no features {settings.features!r}, but "
+            f"{', '.join(known.get(task, ('learned',)))}."
         )

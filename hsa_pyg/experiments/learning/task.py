@@ -26,6 +26,10 @@ TASKS: dict[str, tuple[str, str]] = {
     "elec": ("texts", "elec"),
     "sst": ("phrases", "sst"),
     "list-ops": ("expressions", "list_ops"),
+    "emoji": ("items", "emoji"),
+    "clip-art": ("items", "clip_art"),
+    "bbbp": ("molecules", "bbbp"),
+    "esol": ("molecules", "esol"),
 }
 
 
@@ -45,6 +49,11 @@ class Task:
             ``[1]`` float.
         domains: Of :class:`~hsa_pyg.nn.HierarchicalPosition`, per parent type.
         encoder: Makes the leaf encoder of a width; None for the schema's own.
+        model: Makes the model of a name, with the arguments of
+            :func:`~hsa_pyg.experiments.models.make_model`; None for that one.
+        score: By which the best epoch is chosen and runs are judged: ``"accuracy"``,
+            ``"macro_f1"``, of two classes ``"roc_auc"``, or of a regression ``"rmse"``
+            or ``"mae"``.
         texts: Texts and labels of the three parts, for a bag of words; None if the task
             has none.
         facts: What the results file shall tell of the data: sizes, what was left out,
@@ -60,6 +69,8 @@ class Task:
     kind: Literal["classification", "regression"] = "classification"
     domains: Mapping[str, Any] = field(default_factory=dict)
     encoder: Callable[[int], LeafEncoder] | None = None
+    model: Callable[..., torch.nn.Module] | None = None
+    score: Literal["accuracy", "macro_f1", "roc_auc", "rmse", "mae"] = "accuracy"
     texts: Callable[[], tuple[RawTexts, RawTexts, RawTexts]] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 

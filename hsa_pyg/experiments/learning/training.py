@@ -217,7 +217,7 @@ class TaskTraining:
         self.checkpoint = checkpoint
         self._tell = tell
         classes = task.kind == "classification"
-        self.score = "val/accuracy" if classes else "val/rmse"
+        self.score = f"val/{task.score}"
         self.mode = "max" if classes else "min"
         pl.seed_everything(seed, workers=True, verbose=False)
         self.model = build_model(settings, task)
