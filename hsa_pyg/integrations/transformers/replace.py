@@ -381,4 +381,6 @@ def _special_ids(
         value = getattr(config, name, None)
         if value is not None:
             named += [value] if isinstance(value, int) else list(value)
-    return tuple(named) or None
+    # Some configurations give the id of padding for what they do not have.
+    padding = getattr(config, "pad_token_id", None)
+    return tuple(x for x in named if x != padding) or None

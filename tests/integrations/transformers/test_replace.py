@@ -9,6 +9,7 @@ import torch
 import transformers
 
 from hsa_pyg.integrations.transformers import (
+    nested_forest,
     replace_attention,
     replaced_layers,
     restore_attention,
@@ -258,6 +259,20 @@ def test_gradients_are_those_of_the_original_for_one_family(tiny, texts):
     assert len(grads[0]) == len(grads[1]) > 50
     for one, other in zip(*grads, strict=True):
         torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-4)
+
+
+def test_an_id_of_padding_is_no_special_token(tiny, texts):
+    """Configurations name padding for what they lack: then the ends are special."""
+    seen = []
+
+    def build(tokens):
+        seen.append(tokens.special)
+        return nested_forest(tokens, [])
+
+    model = tiny("Bert", bos_token_id=0, pad_token_id=0)
+    states(replace_attention(model, hierarchy=build), texts)
+    places = [row.nonzero()[:, 0].tolist() for row in seen[0]]
+    assert places == [[0, 20], [0, 7], [5, 20]]
 
 
 def test_checkpointed_layers_see_the_trees_of_their_own_pass(tiny, texts):
