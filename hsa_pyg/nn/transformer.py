@@ -179,6 +179,8 @@ class HSATransformer(torch.nn.Module):
             raise ValueError(
                 f"'attention' must be one of {list(_LAYERS)}, got {attention!r}"
             )
+        if num_layers < 0:
+            raise ValueError(f"'num_layers' must not be negative, got {num_layers}")
         if block not in ("pre_norm", "paper"):
             raise ValueError(f"'block' must be 'pre_norm' or 'paper', got {block!r}")
         if not isinstance(encoder, LeafEncoder):

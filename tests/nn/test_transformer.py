@@ -280,6 +280,8 @@ def test_summary_shows_a_layer_as_one_line(batch):
 def test_wrong_arguments(batch):
     with pytest.raises(ValueError, match=r"'attention' must be one of .*'linear'"):
         transformer(attention="linear")
+    with pytest.raises(ValueError, match="'num_layers' must not be negative"):
+        transformer(num_layers=-1)
     with pytest.raises(ValueError, match="'block' must be 'pre_norm' or 'paper'"):
         transformer(block="post_norm")
     with pytest.raises(ValueError, match="divisible by the number of heads"):

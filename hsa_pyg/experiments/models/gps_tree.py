@@ -95,6 +95,8 @@ class GPSTree(NodeModel):
             raise ValueError(
                 f"'attention' must be 'multihead' or 'performer', got {attention!r}"
             )
+        if num_layers < 0:
+            raise ValueError(f"'num_layers' must not be negative, got {num_layers}")
         if heads < 1 or self.channels % heads != 0:
             raise ValueError(
                 f"'channels' (got {self.channels}) must be divisible by the number of "

@@ -68,6 +68,11 @@ class TreeGNN(NodeModel):
             dropout=dropout,
             position=position,
         )
+        if num_layers < 0 or heads < 1:
+            raise ValueError(
+                "'num_layers' must not be negative and 'heads' at least 1, got "
+                f"{num_layers} and {heads}"
+            )
         self.blocks = torch.nn.ModuleList(
             PreNormBlock(
                 self.channels,

@@ -31,3 +31,22 @@ def test_all_models_are_made_and_called_alike(name, schema, batch):
 def test_a_model_that_is_not_there(schema):
     with pytest.raises(ValueError, match=r"one of \['hsa', 'flat', .*got 'mamba'"):
         make_model("mamba", schema, 3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_fewer_layers_than_none(name, schema):
+    with pytest.raises(ValueError, match="'num_layers' must"):
+        make_model(
+            name,
+            schema,
+            3,
+            16,
+            vocab_sizes={"token": 10},
+            num_layers=-1,
+            **EXTRAS.get(name, {}),
+        )
+
+
+def test_typed_layers_without_heads(schema):
+    with pytest.raises(ValueError, match="'heads' at least 1"):
+        make_model("hgt", schema, 3, 16, vocab_sizes={"token": 10}, heads=0)
