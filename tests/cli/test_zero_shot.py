@@ -196,7 +196,7 @@ def test_a_replacement_that_fails_at_a_length_is_said_so(classifier, data, monke
 
     monkeypatch.setattr(forward_times, "_seconds", short_of_memory)
     shown = run(classifier, data, "--samples", "4", "--lengths", "16,32")
-    assert "At 32 tokens window:4 was not run: not enough memory: 1 GiB" in shown
+    assert "At 32 tokens segments:0.1 was not run: not enough memory: 1 GiB" in shown
 
 
 def test_texts_longer_than_the_model(classifier, tmp_path):
