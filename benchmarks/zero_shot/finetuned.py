@@ -56,7 +56,7 @@ class Slices:
     choice: range = range(100)
     pilot: range = range(100, 200)
     main: range = range(2500)
-    survey: range = range(3000, 3300)
+    survey: range = range(3000, 3200)
     exact: range = range(3000, 3100)
     most: int = 99
 

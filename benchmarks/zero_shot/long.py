@@ -268,4 +268,9 @@ def _call(
 
 
 #: What came out, in words.
-FOUND = ""
+FOUND = """\
+Replaced layers keep what softmax attention with stretched positions gives: 94 to 96 %
+of the predictions for three layers by `segments` or `clusters` at 8 % of the FLOPs, and
+89 % for all six. Changes of accuracy lie within two standard errors, as does what whole
+reviews gain over cut ones. With 160 reviews and regressions on 240 this shows that
+nothing breaks at twice the length, and no more."""

@@ -67,7 +67,7 @@ class Slices:
     pilot: range = range(100, 200)
     main: range = range(2500)
     longer: range = range(400)
-    survey: range = range(3000, 3300)
+    survey: range = range(3000, 3200)
     exact: range = range(3000, 3100)
     movies_probe: range = range(600)
     movies: range = range(1000, 1300)
@@ -252,7 +252,17 @@ def _about(
 
 
 #: What came out, in words.
-FOUND = ""
+FOUND = """\
+Three layers by `segments` or `clusters` at 8 % of their FLOPs lose nothing that these
+reviews could show: on 2,500 reviews of IMDB all four changes lie between 0.1 and 0.5
+points above softmax, less than a standard error. That is the bar of at most 1 point.
+Accuracy is a blunt measure here, though: the regression is right on 78 % and many
+reviews lie near its border, where changes to either side cancel. Blind windows, which
+change one prediction in seven, and even all six layers replaced at once show no loss in
+the survey that its 200 reviews could tell from none; the predictions kept and the KL
+rank the trees where accuracy does not, and they put `clusters` and `segments` first and
+windows last. At 512 tokens, and on movie reviews, slices are smaller and say no more
+than that nothing collapses."""
 CHOICE = (
     f"Layers {list(THREE)} replaced on reviews of the validation split, without labels:"
 )
