@@ -1,6 +1,8 @@
+import dataclasses
 import json
 
 import pytest
+import torch
 
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.experiments.configuration import Setting
@@ -62,3 +64,23 @@ def test_an_interrupted_run_with_other_settings_is_refused(tmp_path):
     record = execute(run, lambda progress: None)
     assert len(record.history) == 2
     assert len(json.loads(run.record.read_text())["environment"]["earlier"]) == 1
+
+
+def test_a_setting_whose_name_begins_alike_is_another(tmp_path):
+    run = make(tmp_path)
+    other = dataclasses.replace(execute(run, lambda progress: None), setting="tiny-hsa")
+    run.record.unlink()
+    other.write(run.results / "tiny-hsa-3.json")
+    assert run.known_seconds() is None
+
+
+def test_the_number_of_threads_is_as_before(tmp_path):
+    before = torch.get_num_threads()
+    during = []
+    torch.set_num_threads(2)
+    try:
+        execute(make(tmp_path), lambda progress: during.append(torch.get_num_threads()))
+        assert during == [1, 1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

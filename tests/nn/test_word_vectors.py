@@ -178,3 +178,11 @@ def test_glove_of_its_package():
     assert vectors.missing == ["[UNK]"]
     unit = torch.nn.functional.normalize(vectors.vectors, dim=1)
     assert unit[1] @ unit[2] > 0.8 > 0.5 > unit[1] @ unit[3]
+
+
+def test_training_leaves_the_given_table_alone():
+    given = torch.zeros(3, 2)
+    module = WordVectorEmbedding(given, 4, trainable=True)
+    with torch.no_grad():
+        module.table += 1
+    assert given.tolist() == [[0, 0]] * 3

@@ -1,4 +1,5 @@
 import pytest
+from torch_geometric.nn.attention import PerformerAttention
 
 from hsa_pyg.experiments.models import MODELS, make_model
 from hsa_pyg.nn import HierarchicalPosition, LeafEncoder
@@ -50,3 +51,10 @@ def test_fewer_layers_than_none(name, schema):
 def test_typed_layers_without_heads(schema):
     with pytest.raises(ValueError, match="'heads' at least 1"):
         make_model("hgt", schema, 3, 16, vocab_sizes={"token": 10}, heads=0)
+
+
+def test_only_the_performer_attends_linearly(schema):
+    for name in ("gps", "performer"):
+        model = make_model(name, schema, 3, 16, vocab_sizes={"token": 10}, heads=2)
+        linear = [isinstance(x, PerformerAttention) for x in model.modules()]
+        assert any(linear) == (name == "performer")

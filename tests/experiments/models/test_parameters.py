@@ -64,3 +64,13 @@ def test_the_width_of_as_many_parameters(schema):
     assert 0.85 < count_parameters(make(channels)).body / body < 1.15
     with pytest.raises(ValueError, match="no width"):
         matching_channels(make, body, [])
+
+
+def test_the_encoder_plays_no_part_in_the_width():
+    def make(channels):
+        model = torch.nn.Module()
+        model.encoder = torch.nn.Linear(100, channels)
+        model.head = torch.nn.Linear(channels, 1)
+        return model
+
+    assert matching_channels(make, 9, [2, 4, 8]) == 8

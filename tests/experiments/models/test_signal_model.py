@@ -182,3 +182,10 @@ def test_a_signal_of_two_trees_is_refused(baseline, samples):
     del signal["image", "child_of", "document"]
     with pytest.raises(ValueError, match="each must be one tree"):
         baseline()(signal)
+
+
+def test_tree_vectors_are_dropped_out(baseline, batch):
+    model, shapes = baseline(dropout=0.5), []
+    model.dropout.register_forward_hook(lambda *call: shapes.append(call[2].shape))
+    model(batch)
+    assert shapes[-1] == (5, 16)

@@ -269,3 +269,38 @@ def test_models_of_images_have_no_ids(tiny):
     bert = replace_attention(tiny("Bert"), "all", "remembered:window:4")
     with pytest.raises(ValueError, match="was given embeddings, no input_ids"):
         bert(inputs_embeds=torch.randn(1, 5, 32))
+
+
+def with_texts(tokens, *texts, step=1):
+    """Tokens of ``step`` characters each, of texts that are given."""
+    width = tokens.kept.size(1)
+    spans = [[(step * i, step * (i + 1)) for i in range(width)] for _ in texts]
+    return replace(tokens, text=list(texts), offsets=spans)
+
+
+def test_new_texts_are_built_of_what_is_theirs(scored):
+    seen = []
+
+    def builder(tokens: Tokens) -> SignalHierarchy:
+        seen.append(tokens)
+        return nested_forest(tokens, [])
+
+    builder.needs_scores = True
+    trees = Remembered(builder)
+    trees(with_texts(batch_of(scored, [0]), "old"))
+    both = with_texts(batch_of(scored, [0, 1]), "old", "new")
+    both.offsets[1][0] = (7, 8)
+    trees(both)
+    alone, (_, found) = batch_of(scored, [1]), seen
+    assert torch.equal(found.q, alone.q)
+    assert torch.equal(found.k, alone.k)
+    assert torch.equal(found.input_ids, both.input_ids[1:])
+    assert torch.equal(found.special, both.special[1:])
+    assert (found.text, found.offsets) == (["new"], both.offsets[1:])
+
+
+def test_texts_whose_tokens_stand_elsewhere_are_others(scored):
+    trees, tokens = Remembered("window:2"), batch_of(scored, [0])
+    for step in (1, 2, 1):
+        trees(with_texts(tokens, "two sentences. or one", step=step))
+    assert (trees.misses, trees.hits) == (2, 1)
