@@ -24,6 +24,10 @@ class History(pl.Callback):
         self.rows: list[dict[str, float]] = []
         self._start = self._seconds = 0.0
 
+    def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
+        """Start the clock: in an epoch that is resumed, no other hook is called."""
+        self._start = time.perf_counter()
+
     def on_train_epoch_start(self, trainer: pl.Trainer, module: Any) -> None:
         """Start the clock."""
         self._start = time.perf_counter()

@@ -155,15 +155,16 @@ class SignalClassifier(pl.LightningModule):
         """AdamW with warm-up over all steps that the trainer will make."""
         matrices = [p for p in self.parameters() if p.ndim >= 2]
         vectors = [p for p in self.parameters() if p.ndim < 2]
+        precision = str(self.trainer.precision)
         optimizer = torch.optim.AdamW(
             [
                 {"params": matrices, "weight_decay": self.weight_decay},
                 {"params": vectors, "weight_decay": 0.0},
             ],
             lr=self.lr,
-            # One pass over the parameters; with mixed precision on a GPU Lightning
-            # refuses to clip what a fused optimiser scales back itself.
-            fused=matrices[0].device.type == "cpu",
+            # One pass over the parameters; with mixed precision Lightning refuses to
+            # clip what a fused optimiser scales back itself.
+            fused=matrices[0].device.type == "cpu" and "mixed" not in precision,
         )
         steps = max(int(self.trainer.estimated_stepping_batches), 1)
         scheduler = _warmup_schedule(optimizer, steps, self.warmup, self.schedule)

@@ -103,3 +103,22 @@ def test_names_that_are_not_there(tmp_path, write):
     path.write_text("- just a list")
     with pytest.raises(SettingsError, match="must hold keys and values"):
         load_configuration(str(path))
+
+
+def test_variants_are_settings_that_go_together(write):
+    text = "variants: [{attention: full}, {attention: topk, k: 9}, {heads: 2}]"
+    path = write(text)
+    found = names(load_configuration(path))
+    assert [name.partition("-heads")[0] for name in found[:2]] == [
+        "even-pairs-full",
+        "even-pairs-topk-k9",
+    ]
+    # What has another value is left out; what says nothing gets each value.
+    found = names(load_configuration(path), "attention=topk,banded")
+    assert sorted(found) == [
+        "even-pairs-banded-heads2",
+        "even-pairs-topk-heads2",
+        "even-pairs-topk-k9",
+    ]
+    with pytest.raises(SettingsError, match=r"no setting 'kk' .*variants"):
+        load_configuration(write("variants: [{kk: 3}]"))

@@ -167,15 +167,26 @@ class KeptEpochs(pl.callbacks.Checkpoint):
         """File of the best epoch's weights."""
         return self.checkpoint.with_name("best.pt")
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, module: Any) -> None:
-        """Seed the epoch."""
-        torch.manual_seed(1_000_003 * self.seed + trainer.current_epoch)
+    def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
+        """Start the clock: in a resumed epoch, the next hook is not called."""
         self._start = time.perf_counter()
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, module: Any) -> None:
+        """Start the clock."""
+        self._start = time.perf_counter()
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, module: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Seed the epoch, once the loader, too, has drawn a number."""
+        if batch_idx == 0:
+            torch.manual_seed(1_000_003 * self.seed + trainer.current_epoch)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
         """Write the files, then tell."""
         rows = self.history.rows
         row = rows[-1]
+        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
         row["evaluation_seconds"] = time.perf_counter() - self._start - row["seconds"]
         if best_epoch(rows, self.score, self.mode) == len(rows) - 1:
             part = self.best_weights.with_suffix(".partial")
@@ -271,6 +282,8 @@ class TaskTraining:
             self.history.rows = _rows(self.checkpoint)
             if self._ended():
                 return
+            # Lightning draws the first batch before it tells the sampler its epoch.
+            self.data.sampler.set_epoch(len(self.history.rows))
         try:
             path = str(self.checkpoint) if resumed else None
             self._trainer.fit(self.module, self.data, ckpt_path=path)

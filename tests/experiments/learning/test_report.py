@@ -1,0 +1,87 @@
+from hsa_pyg.experiments.learning.report import write_report
+from hsa_pyg.experiments.records import Record
+
+ENVIRONMENT = {
+    "revision": "0123456789abcdef",
+    "dirty": False,
+    "processor": "a processor",
+    "versions": {"torch": "2.0"},
+}
+
+
+def record(model, seed, accuracy, fold=None, **settings):
+    configuration = {"task": "movie-reviews", "model": model, "fold": fold}
+    configuration |= {
+        "binary": None,
+        "max_tokens": 0,
+        "window": None,
+        "regime": "tuned",
+    }
+    configuration |= {"features": "learned", "channels": 8, "layers": 1, "heads": 2}
+    configuration |= {"lr": 0.1, "schedule": "cosine", "batch_size": 4, "epochs": 2}
+    configuration |= {"patience": 5, "dropout": 0.1, **settings}
+    name = f"movie-reviews-{model}" + ("" if fold is None else f"-fold{fold}")
+    rows = [
+        {"seconds": 2.0, "train_loss": 0.5, "val_accuracy": 0.5 + i} for i in range(2)
+    ]
+    return Record(
+        **{"experiment": "learning", "seed": seed, "environment": ENVIRONMENT},
+        setting=name + "".join(f"-{key}{value}" for key, value in settings.items()),
+        configuration=configuration,
+        seconds=4.0,
+        peak_memory=1_000_000,
+        attention_flops=10,
+        history=rows,
+        final={"test_accuracy": accuracy, "test_macro_f1": accuracy, "best_epoch": 1},
+        facts={
+            **{"train": 1600, "val": 200, "test": 200, "parameters": 1_000},
+            **{"parameters_of_encoder": 400, "attention_flops_per_example": 2_500_000},
+            **{"train_leaves": 100, "stopped_early": False, "score": "accuracy"},
+        },
+    )
+
+
+def test_settings_are_told_apart_and_compared_by_seed(tmp_path):
+    records = [
+        *(record("hsa", seed, 0.8 + seed / 100) for seed in range(2)),
+        *(record("flat", seed, 0.7 + seed / 100) for seed in range(2)),
+        *(record("flat", seed, 0.6, max_tokens=512) for seed in range(2)),
+        *(record("segment", seed, 0.75, window=4) for seed in range(2)),
+    ]
+    text = write_report(records, tmp_path, "reviews")
+    assert "## reviews\n\n### movie-reviews" in text
+    assert "1,600 training, 200 validation and 200 test signals" in text
+    assert "`hsa-pyg experiment reviews --seeds 2`" in text
+    # The best first, hsa without a difference.
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    assert lines[0].endswith("| less hsa's |")
+    assert lines[2] == "| hsa | 2 | 0.805 ± 0.007 | 0.805 ± 0.007 | 1.0 |  |"
+    assert "| segment | 2 | 0.750 ± 0.000 |" in lines[3]
+    assert lines[4].startswith("| flat | 2 | 0.705 ± 0.007 |")
+    assert lines[4].endswith("| -0.100 ± 0.000 (n=2) |")
+    assert lines[5].startswith("| flat, max_tokens 512 | 2 |")
+    assert "| hsa | 1,000 | 600 | 2.5 | 2.0 | 2.0 | 50 | 1 |" in text
+    assert (tmp_path / "learning_reviews_movie-reviews.png").exists()
+    assert "8 runs, 0.0 hours" in text
+
+
+def test_folds_are_runs_of_one_setting(tmp_path):
+    records = [
+        record(model, seed, accuracy, fold=fold)
+        for model, accuracy in (("hsa", 0.8), ("flat", 0.7))
+        for seed in range(2)
+        for fold in range(3)
+    ]
+    text = write_report(records, tmp_path, "folds")
+    assert "| hsa | 6 | 0.800 ± 0.000 |" in text
+    assert "| -0.100 ± 0.000 (n=6) |" in text
+
+
+def test_classes_of_sst_are_tables_of_their_own(tmp_path):
+    records = [
+        record("hsa", 0, 0.5, task="sst", binary=False),
+        record("hsa", 0, 0.9, task="sst", binary=True),
+    ]
+    text = write_report(records, tmp_path, "sst")
+    assert "### sst\n" in text
+    assert "### sst-binary\n" in text
