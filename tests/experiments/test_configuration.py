@@ -122,3 +122,9 @@ def test_variants_are_settings_that_go_together(write):
     ]
     with pytest.raises(SettingsError, match=r"no setting 'kk' .*variants"):
         load_configuration(write("variants: [{kk: 3}]"))
+
+
+def test_a_value_joins_the_variants_that_say_nothing_of_its_key(write):
+    path = write("variants: [{attention: topk, k: 3}, {attention: hsa-topk}]")
+    found = names(load_configuration(path), "k=5,7")
+    assert found == ["even-pairs-hsa-topk", "even-pairs-hsa-topk-k7"]

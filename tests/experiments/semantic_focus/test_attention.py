@@ -2,7 +2,12 @@ import pytest
 import torch
 
 from hsa_pyg import hierarchical_attention
-from hsa_pyg.experiments.semantic_focus.attention import DenseAttention, TreeAttention
+from hsa_pyg.experiments.semantic_focus.attention import (
+    DenseAttention,
+    TreeAttention,
+    draw_dropped,
+)
+from hsa_pyg.experiments.semantic_focus.dropping import Dropper
 from hsa_pyg.experiments.semantic_focus.sequences import window_tree
 from hsa_pyg.hierarchy import SignalHierarchy
 from hsa_pyg.ops.patterns import banded, blocklocal
@@ -47,3 +52,16 @@ def test_it_is_hierarchical_attention(case, heads):
 def test_dropout_needs_places_only_where_weights_are_at_hand():
     assert DenseAttention(3, 20).num_weights(2) == 3 * 2 * 400
     assert TreeAttention(hierarchy()).num_weights(2) == 0
+
+
+def test_kernels_drop_other_weights_in_each_block_and_step():
+    dropper = Dropper(0.5, torch.Generator().manual_seed(0))
+    attention = TreeAttention(hierarchy([5]), dropout=0.5)
+    _, first = draw_dropped(dropper, attention, (60, 64, 2), 1)
+    _, second = draw_dropped(dropper, attention, (60, 64, 2), 1)
+    seeds = [dropped.seed for dropped in (*first, *second)]
+    assert len(set(seeds)) == 4
+    qkv = torch.randn(60, 3 * 64)
+    one, other = (attention.forward(qkv, dropped)[0] for dropped in first)
+    assert not torch.equal(one, other)
+    assert torch.equal(one, attention.forward(qkv, first[0])[0])

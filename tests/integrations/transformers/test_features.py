@@ -142,3 +142,11 @@ def test_models_without_input_embeddings(tiny):
     for model in (tiny("ViT"), torch.nn.Linear(2, 2), None):
         with pytest.raises(TypeError, match="no table of token embeddings"):
             token_vectors(model, 8)
+
+
+def test_a_sentence_without_tokens_keeps_its_text(features):
+    signal = convert(FILM)
+    edges = signal["token", "child_of", "sentence"]
+    edges.edge_index = edges.edge_index[:, edges.edge_index[1] != 1]
+    found = features.sentences(signal, FILM)
+    assert found == ["A fine film.", "I liked it!", "See it twice."]

@@ -302,3 +302,14 @@ def test_bad_scores_are_refused(classifier, tiny, texts):
         trials(decide=lambda scores: scores)
     with pytest.raises(ValueError, match="hold no samples"):
         trials(batches=[inputs()], read=lambda output, batch: output.logits[:0])
+
+
+def test_each_form_is_warmed_up_once(classifier):
+    trials = ReplacementTrials(classifier, [inputs()], progress=False)
+    calls, passes = [], []
+    classifier.register_forward_hook(lambda *_: calls.append(1))
+    for tied in (True, False, False, True):
+        calls.clear()
+        trials.measure([0], "window:2", tie_queries=tied)
+        passes.append(len(calls))
+    assert passes == [2, 2, 1, 1]
