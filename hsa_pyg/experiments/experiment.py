@@ -17,6 +17,7 @@ from hsa_pyg.experiments.records import Record
 _CLASSES = {
     "learning": ("learning.experiment", "Learning"),
     "semantic-focus": ("semantic_focus.experiment", "SemanticFocus"),
+    "vertices": ("learning.vertices", "Vertices"),
 }
 
 
