@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from hsa_pyg import hierarchical_attention
+from hsa_pyg.experiments.semantic_focus import training as training_module
 from hsa_pyg.experiments.semantic_focus.attention import DenseAttention
 from hsa_pyg.experiments.semantic_focus.sequences import load_rows
 from hsa_pyg.experiments.semantic_focus.settings import (
@@ -196,3 +197,16 @@ def test_trees_have_the_dropout_of_the_settings():
     training = start(attention="hsa", windows=[4], dropout=0.25)
     attention = make_attention(training.settings, training.train, [0, 1])
     assert attention.dropout == 0.25
+
+
+def test_batches_of_other_trees_are_evaluated_on_their_own(monkeypatch):
+    settings = {"attention": "hsa", "task": "modular-arithmetic", "dropout": 0.0}
+    training = start(**settings)
+    assert not training.train.same_trees
+    whole = training.evaluate("train", training.train)
+    training._attentions.clear()
+    monkeypatch.setattr(training_module, "_EVALUATED", 10 * 8)
+    for _ in range(2):
+        found = training.evaluate("train", training.train)
+        assert len(training._attentions) == 4
+        assert found == pytest.approx(whole, abs=1e-6)
