@@ -60,6 +60,10 @@ _OF_TASK: dict[str, dict[str, Any]] = {
     "elec": {"batch_size": 32, "epochs": 10, "patience": 3, "train_size": 5_000}
     | {"val_size": 2_000},
     "sst": {"batch_size": 32, "window": 5},
+    "emoji": {"batch_size": 32, "epochs": 30, "patience": 8},
+    "clip-art": {"batch_size": 32},
+    "bbbp": {"batch_size": 32, "epochs": 40, "patience": 10},
+    "esol": {"batch_size": 32, "epochs": 40, "patience": 10},
     # A tenth of Long Range Arena's training set; its own sizes of the others.
     "list-ops": {"layers": 4, "batch_size": 32, "dropout": 0.1, "train_size": 9_600}
     | {"val_size": 2_000, "test_size": 2_000},

@@ -113,12 +113,15 @@ class Vertices(Experiment):
 
     def work(self, settings: Any) -> float:
         """FLOPs of matrix products of linear layers, which are most of them."""
-        leaves = _VERTICES[settings.task] * (settings.max_tokens or 1)
-        channels = settings.channels or 1
-        weights = channels**2 * (5 + 2 * (settings.expansion or 1))
-        layers = settings.layers or 1
+        channels, layers = settings.channels or 1, settings.layers or 1
+        if settings.model == "words":
+            # A row of the table for each id of the vocabulary, for each page.
+            leaves, weights = _VERTICES[settings.task], channels * 8_192
+        else:
+            leaves = _VERTICES[settings.task] * (settings.max_tokens or 1)
+            weights = channels**2 * (5 + 2 * (settings.expansion or 1)) * layers
         # There, back (twice as much), and an evaluation.
-        return 8.0 * leaves * weights * layers * (settings.epochs or 1)
+        return 8.0 * leaves * weights * (settings.epochs or 1)
 
     def page(self, records: Sequence[Record], images: Path) -> str:
         """A table for each task, and where the numbers are from."""
