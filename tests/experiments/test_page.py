@@ -45,3 +45,12 @@ def test_settings_are_compared_seed_by_seed():
     assert str(found) == "+0.150 ± 0.050 (n=2)"
     assert str(compare({0: 0.5}, {0: 0.4})) == "+0.100 (n=1)"
     assert compare({0: 0.5}, {1: 0.4}) is None
+
+
+def test_markers_in_the_wrong_order_are_told(tmp_path):
+    page = tmp_path / "page.md"
+    replace_part(page, "one", "first")
+    begin, *middle, end = page.read_text().strip().splitlines()
+    page.write_text("\n".join([end, *middle, begin]))
+    with pytest.raises(ValueError, match="without the other"):
+        replace_part(page, "one", "second")
