@@ -114,7 +114,21 @@ def measured(
 
 
 #: What came out, in words.
-FOUND = ""
+FOUND = """\
+On 2,500 reviews (88.5 % right before) three layers at 8 % of their FLOPs lose 0.0 to
+0.6 points, all within two standard errors of nothing: each estimate meets the bar of at
+most 1 point. For layers 1, 3, 5 by `clusters`, -0.6 ± 0.4, the interval of two standard
+errors reaches beyond it. The layers that `select_layers` chose keep 98 % of the
+predictions, layers 1, 3, 5 keep 97 %.
+
+What does not work: all six layers by blind windows of 4 lose 10 points, by sentences
+3, though `segments` at 8 % still keep 95 % of the predictions. Windows and sentences in
+three layers change 6 to 11 predictions of 100; that the accuracy of 200 reviews does
+not show it is their number and the changes cancelling. The layers chosen for
+`segments` are not those to choose for windows: there layers 1, 3, 5 change less.
+Untied queries come closer to softmax attention in layers 1, 3, 5 (KL 0.008 rather than
+0.015 by `segments`) but spend 26 % of the FLOPs. Without the diagonal the KL is smaller
+in layers 1, 3, 5 and about the same in 3, 4, 5."""
 CHOICE = (
     f"Layers {list(THREE)} replaced on reviews of the validation split, without labels:"
 )
