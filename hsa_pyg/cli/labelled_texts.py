@@ -14,6 +14,8 @@ import torch
 
 from hsa_pyg.cli import SettingsError
 
+#: Labels that a sentence lists.
+_SHOWN = 8
 _FORMS = (
     "a .tsv or .csv file with a header that names its columns, a .tsv file of lines "
     "label<TAB>text, a .jsonl file of objects, or a folder with a folder of .txt files "
@@ -188,3 +190,9 @@ def _json_lines(path: Path, text_column: str, label_column: str) -> Iterator[Row
                 f"{where} has the label {label!r}; labels are names or numbers."
             )
         yield text, None if label is None else str(label)
+
+
+def some_labels(labels: Sequence[str]) -> str:
+    """The first few labels in a sentence, long ones cut."""
+    more = ", ..." if len(labels) > _SHOWN else ""
+    return ", ".join(label[:40] for label in labels[:_SHOWN]) + more

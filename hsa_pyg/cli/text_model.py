@@ -10,13 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from hsa_pyg.cli import SettingsError
-from hsa_pyg.cli.labelled_texts import LabelledTexts
+from hsa_pyg.cli.labelled_texts import LabelledTexts, some_labels
 
 #: Tokens of a batch, padding included.
 TOKENS_OF_A_BATCH = 4096
-
-# Labels that an error message lists.
-_SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -196,9 +193,8 @@ def class_numbers(
         return [names[label] for label in labels]
     classes = ", ".join(f"{name} = {number}" for name, number in known.items())
     found = sorted(set(data.labels or []))
-    some = ", ".join(x[:40] for x in found[:_SHOWN]) + ", ..." * (len(found) > _SHOWN)
     raise SettingsError(
-        f"The data has the labels {some}; the "
+        f"The data has the labels {some_labels(found)}; the "
         f"model has the classes {classes}. Say which is which by --class, as in "
         f"--class {(found or ['x'])[0][:40]}={next(iter(known), 0)}, or pass "
         "--no-labels or --probe."

@@ -11,7 +11,11 @@ import torch
 
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.cli.forward_times import LengthTimes, check_lengths, forward_times
-from hsa_pyg.cli.labelled_texts import LabelledTexts, read_labelled_texts
+from hsa_pyg.cli.labelled_texts import (
+    LabelledTexts,
+    read_labelled_texts,
+    some_labels,
+)
 from hsa_pyg.cli.probe import Probe, fit_probe
 from hsa_pyg.cli.text_model import TextModel, class_numbers, load_text_model
 from hsa_pyg.cli.zero_shot_settings import (
@@ -230,9 +234,10 @@ class _Run:
             unknown = sorted(set(data.labels) - set(self.probe.classes))
             if unknown:
                 raise SettingsError(
-                    f"The probe's training texts have no label {', '.join(unknown)}, "
-                    "but the measured texts do; give more by --train or "
-                    "--train-samples."
+                    f"{len(unknown)} of the labels of the measured texts are not among "
+                    f"those of the probe's training texts ({some_labels(unknown)}): "
+                    "give more by --train or --train-samples. A .tsv without a header "
+                    "is label<TAB>text."
                 )
             return [self.probe.label2id[label] for label in data.labels]
         if not self.encoder.has_head:

@@ -20,14 +20,14 @@ def zero_shot(
         typer.Option(
             help="Numbers from 0 as in 7,9,11; all; alternate; select:3, the three "
             "that change the output least; or select:0.1, so many that a tenth of the "
-            "attention's FLOPs is left. May be given again. [default: all]"
+            "attention's FLOPs is left. May be given again. Left out: all."
         ),
     ] = None,
     hierarchy: Annotated[
         list[str] | None,
         typer.Option(
             help="Trees: segments:0.1, clusters:0.1, ward:8, sentences, window:4, "
-            "windows:2,4,8,16, flat ... May be given again. [default: segments:0.1]"
+            "windows:2,4,8,16, flat ... May be given again. Left out: segments:0.1."
         ),
     ] = None,
     untied: Annotated[

@@ -355,7 +355,7 @@ def test_a_probe_needs_classes_it_has_seen(encoder, data, tmp_path):
     with pytest.raises(SettingsError, match="have 1 class"):
         run(encoder, data, "--probe", "--train", str(path))
     path.write_text("pos\tgood film\nother\tgood\n")
-    with pytest.raises(SettingsError, match="have no label neg"):
+    with pytest.raises(SettingsError, match=r"1 of the labels .* \(neg\)"):
         run(encoder, data, "--probe", "--train", str(path))
     path.write_text("text\ngood film\n")
     with pytest.raises(SettingsError, match="has no labels"):

@@ -107,14 +107,26 @@ def nested_forest(tokens: Tokens, levels: Sequence[Tensor]) -> SignalHierarchy:
 
     Returns:
         The hierarchy: nodes 0 to N - 1 are the leaf rows, the last B nodes the roots.
+
+    Raises:
+        ValueError: if a level is no tensor [N], or cuts through a group of a lower one.
     """
     text, special = tokens.text_of_leaf, tokens.special_leaf
     count = text.numel()
     # Nodes that have no parent yet, each with one leaf below it.
-    child = leaf = (~special).nonzero()[:, 0]
+    child = leaf = content = (~special).nonzero()[:, 0]
+    # Which of these nodes every leaf that is not special lies below.
+    place = torch.arange(content.numel(), device=text.device)
     parent = torch.full_like(text, -1)
-    for level in levels:
+    for number_of_level, level in enumerate(levels):
+        _check_level(number_of_level, level, text)
         label = level[leaf]
+        if bool((level[content] != label[place]).any()):
+            raise ValueError(
+                f"groups of level {number_of_level} cut through groups of a level "
+                "below: levels go from the bottom up, the smallest groups first, and "
+                "each group lies within one group of the next level"
+            )
         grouped = label >= 0
         span = int(label.max()) + 1 if label.numel() else 1
         key = (text[leaf] * span + label)[grouped]
@@ -122,6 +134,9 @@ def nested_forest(tokens: Tokens, levels: Sequence[Tensor]) -> SignalHierarchy:
         parent[child[grouped]] = count + number
         below = torch.full_like(groups, text.numel())
         below.scatter_reduce_(0, number, leaf[grouped], "amin")
+        moved = (~grouped).cumsum(0) - 1
+        moved[grouped] = number + (child.numel() - number.numel())
+        place = moved[place]
         new = torch.arange(count, count + groups.numel(), device=text.device)
         parent = torch.cat([parent, torch.full_like(new, -1)])
         child = torch.cat([child[~grouped], new])
@@ -133,6 +148,15 @@ def nested_forest(tokens: Tokens, levels: Sequence[Tensor]) -> SignalHierarchy:
     parent = torch.cat([parent, roots])
     node = torch.arange(parent.numel(), device=parent.device)
     return SignalHierarchy.from_parents(parent, node < text.numel())
+
+
+def _check_level(number: int, level: Any, text: Tensor) -> None:
+    if not isinstance(level, Tensor) or level.shape != text.shape:
+        got = tuple(level.shape) if isinstance(level, Tensor) else type(level).__name__
+        raise ValueError(
+            f"level {number} must be a tensor [{text.numel()}], a group's number for "
+            f"every token that is no padding, got {got}"
+        )
 
 
 @dataclass(frozen=True)

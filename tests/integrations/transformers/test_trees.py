@@ -129,6 +129,24 @@ def test_labels_need_be_distinct_within_a_text_alone():
     ]
 
 
+@pytest.mark.parametrize("sizes", [(4, 2), (3, 5)])
+def test_groups_lie_within_groups_of_the_next_level(sizes):
+    levels = [torch.arange(20) // size for size in sizes]
+    with pytest.raises(ValueError, match=r"level 1 cut through .* from the bottom up"):
+        nested_forest(tokens("t" * 20), levels)
+    # What has no group in the next level lies in none of it, as a whole.
+    levels = [torch.arange(20) // 5, torch.zeros(20).long()]
+    levels[1][12:] = -1
+    with pytest.raises(ValueError, match="level 1 cut through"):
+        nested_forest(tokens("t" * 20), levels)
+
+
+@pytest.mark.parametrize("level", [torch.arange(3), [0, 0, 1, 1]])
+def test_a_level_has_a_group_for_every_token(level):
+    with pytest.raises(ValueError, match=r"level 0 must be a tensor \[4\]"):
+        nested_forest(tokens("tttt"), [level])
+
+
 def test_groups_need_not_be_neighbours():
     level = torch.tensor([0, 1, 0, -1])
     forest = nested_forest(tokens("tttt"), [level])
