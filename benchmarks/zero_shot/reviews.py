@@ -255,7 +255,7 @@ def _about(
 FOUND = """\
 Three layers by `segments` or `clusters` at 8 % of their FLOPs lose nothing that these
 reviews could show: on 2,500 reviews of IMDB all four changes lie between 0.1 and 0.5
-points above softmax, less than a standard error. That is the bar of at most 1 point.
+points above softmax, a standard error or less. The bar is a loss of at most 1 point.
 Accuracy is a blunt measure here, though: the regression is right on 78 % and many
 reviews lie near its border, where changes to either side cancel. Blind windows, which
 change one prediction in seven, and even all six layers replaced at once show no loss in
