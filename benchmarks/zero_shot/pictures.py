@@ -84,7 +84,7 @@ def draw_changes(
         handles.values(),
         handles.keys(),
         loc="outside upper center",
-        ncols=4,
+        ncols=4 if alone else 3,
         frameon=False,
     )
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,14 @@ LENGTHS = (64, 256, 512, 2048, 8192)
 #: Heads and their width.
 SHAPES = {"MiniLM-sized": (12, 32), "BERT-base-sized": (12, 64)}
 MODEL = "all-MiniLM-L6-v2"
-HIERARCHIES = ("window:4", "window:16", "windows:2,4,8,16", "ward:8", "clusters:0.08")
+HIERARCHIES = (
+    "window:4",
+    "window:16",
+    "windows:2,4,8,16",
+    "ward:8",
+    "segments:0.1",
+    "clusters:0.08",
+)
 QUERIES = {True: "tied", False: "untied"}
 
 Rounds = Mapping[str, Sequence[float]]
