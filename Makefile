@@ -13,7 +13,7 @@ BIN := $(ENV)/bin
 STAMP := $(ENV)/.hsa-pyg-
 STAMPS := $(addprefix $(STAMP),all test dev)
 
-.PHONY: demo test lint format docs clean
+.PHONY: demo test coverage lint format docs clean
 .DEFAULT_GOAL := test
 
 demo: $(STAMP)all
@@ -21,6 +21,10 @@ demo: $(STAMP)all
 
 # One thread a worker: two workers with two threads each only wait for one another.
 test: $(STAMP)test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# The same and what it reached; tracing takes its time.
+coverage: $(STAMP)test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term
 
 lint: $(STAMP)dev
