@@ -21,7 +21,8 @@ def test_a_quick_run_fills_all_tables(tmp_path, monkeypatch):
             assert f"{queries} queries:" in made.text
     bars = [line for line in made.text.splitlines() if "replaced / softmax" in line]
     assert len(bars) == 2 * 2 * len(speed.HIERARCHIES)
-    assert [len(panel.curves) for panel in made.panels] == [6, 6, 6]
+    curves = 1 + len(speed.HIERARCHIES)
+    assert [len(panel.curves) for panel in made.panels] == [curves] * 3
     assert len(records.rows) == len(speed.keys(QUICK)) == 12
     assert all("machine" in row["answer"] for row in records.rows)
     # All is known now: nothing is measured again.

@@ -15,7 +15,7 @@ import torch
 from hsa_pyg.cli import SettingsError
 
 #: Labels that a sentence lists.
-_SHOWN = 8
+_SHOWN = 12
 _FORMS = (
     "a .tsv or .csv file with a header that names its columns, a .tsv file of lines "
     "label<TAB>text, a .jsonl file of objects, or a folder with a folder of .txt files "
