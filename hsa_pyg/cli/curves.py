@@ -3,10 +3,59 @@
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 # Distinct in grey and to readers who do not tell red from green.
 COLOURS = ("#0072b2", "#d55e00", "#e69f00", "#009e73", "#cc79a7")
 STYLES = ("-", "-", "--", "-.", ":")
+
+
+def two_panels(what: str, by_epochs: int = 2) -> tuple[Any, Any]:
+    """An empty picture of two panels.
+
+    Args:
+        what: What is to be drawn, for the error.
+        by_epochs: How many of them count whole epochs, from the left.
+
+    Returns:
+        The figure and its two axes.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
+    except ImportError as error:
+        raise ImportError(
+            f'{what} need matplotlib: pip install "hsa-pyg[train]".'
+        ) from error
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axes in panels[:by_epochs]:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for axes in panels:
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, panels
+
+
+def write_panels(figure: Any, path: Path, columns: int) -> None:
+    """Write a picture of :func:`two_panels`, with a legend above both.
+
+    Args:
+        figure: The picture; what its first panel shows is labelled.
+        path: Where to write it; its ending tells the format.
+        columns: Of the legend.
+    """
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=columns, frameon=False
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Without the version, the same numbers give the same file.
+    known = {"Software": None} if path.suffix == ".png" else None
+    figure.savefig(path, dpi=150, metadata=known)
 
 
 def plot_curves(
@@ -21,15 +70,7 @@ def plot_curves(
     Raises:
         ImportError: If matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
-    except ImportError as error:
-        raise ImportError(
-            'Training curves need matplotlib: pip install "hsa-pyg[train]".'
-        ) from error
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    loss, accuracy = figure.subplots(1, 2)
+    figure, (loss, accuracy) = two_panels("Training curves", by_epochs=1)
     for i, (title, rows) in enumerate(histories.items()):
         look = {
             "color": COLOURS[i % len(COLOURS)],
@@ -46,13 +87,6 @@ def plot_curves(
         )
         accuracy.plot(seconds, [row["val/accuracy"] for row in rows], **look)
     loss.set(xlabel="epoch", ylabel="training loss")
-    loss.xaxis.set_major_locator(MaxNLocator(integer=True))
     accuracy.set(xlabel="seconds trained", ylabel="validation accuracy")
     accuracy.set_xlim(left=0)
-    for axes in (loss, accuracy):
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    handles, labels = loss.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    write_panels(figure, path, columns=3)

@@ -136,7 +136,7 @@ def report(
         target = page or Path(configuration.page)
         experiment = find_experiment(configuration.experiment)
         images = target.parent / "images"
-        part = experiment.part(records, images, configuration.name)
+        part = experiment.page(records, images, configuration.name)
         try:
             replace_part(target, configuration.name, part)
         except ValueError as error:

@@ -100,18 +100,14 @@ class Experiment(ABC):
         """FLOPs of a whole run, for an estimate of its time."""
 
     @abstractmethod
-    def page(self, records: Sequence[Record], images: Path) -> str:
-        """Markdown tables of finished runs; pictures go to the folder ``images``."""
-
-    def part(self, records: Sequence[Record], images: Path, configuration: str) -> str:
-        """The part of a page that one configuration's runs go into.
+    def page(self, records: Sequence[Record], images: Path, configuration: str) -> str:
+        """Markdown tables of finished runs: a configuration's part of its page.
 
         Args:
-            records: Its finished runs.
+            records: Finished runs of the configuration.
             images: Folder of the pictures.
             configuration: Its name, for experiments with several on one page.
         """
-        return self.page(records, images)
 
 
 def find_experiment(name: str) -> Experiment:

@@ -78,11 +78,7 @@ class Learning(Experiment):
         trained = len(task.train) * settings.epochs
         return trained * (3 * linear + forward + backward) + tested * (linear + forward)
 
-    def page(self, records: Sequence[Record], images: Path) -> str:
-        """See :func:`write_report`."""
-        return self.part(records, images, self.name)
-
-    def part(self, records: Sequence[Record], images: Path, configuration: str) -> str:
+    def page(self, records: Sequence[Record], images: Path, configuration: str) -> str:
         """See :func:`write_report`."""
         return write_report(records, images, configuration)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hsa_pyg.cli.curves import COLOURS, STYLES
+from hsa_pyg.cli.curves import COLOURS, STYLES, two_panels, write_panels
 
 _TITLES = {
     "train_loss": "training loss",
@@ -33,15 +33,7 @@ def plot_learning(
     Raises:
         ImportError: If matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
-    except ImportError as error:
-        raise ImportError(
-            'Plots need matplotlib: pip install "hsa-pyg[train]".'
-        ) from error
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    axes = figure.subplots(1, 2)
+    figure, axes = two_panels("Plots")
     for i, (title, runs) in enumerate(histories.items()):
         colour = COLOURS[i % len(COLOURS)]
         style = STYLES[(i // len(COLOURS) + i) % len(STYLES)]
@@ -58,10 +50,4 @@ def plot_learning(
             )
     for axis, key in zip(axes, ("train_loss", score), strict=True):
         axis.set(xlabel="epoch", ylabel=_TITLES.get(key, key))
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.grid(alpha=0.3)
-        axis.spines[["top", "right"]].set_visible(False)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata={"Software": None})
+    write_panels(figure, path, columns=4)

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from hsa_pyg.cli import SettingsError
-from hsa_pyg.experiments.experiment import nearest
+from hsa_pyg.experiments.checks import check_least, check_name
 from hsa_pyg.experiments.learning.task import TASKS
 from hsa_pyg.experiments.models.global_attention import GLOBAL, LOCAL
 
@@ -219,7 +219,9 @@ def complete_settings(settings: LearningSettings) -> LearningSettings:
         usual |= _PAPER
     settings = replace(
         settings,
-        **{key: value for key, value in usual.items() if _get(settings, key) is None},
+        **{
+            key: value for key, value in usual.items() if getattr(settings, key) is None
+        },
     )
     _check_numbers(settings)
     _check_together(settings)
@@ -270,10 +272,6 @@ def _clear(settings: LearningSettings) -> LearningSettings:
     return replace(settings, **cleared, windows=windows, length=length)
 
 
-def _get(settings: LearningSettings, key: str) -> Any:
-    return getattr(settings, key)
-
-
 def _check_names(settings: LearningSettings) -> None:
     for key, known in (
         ("task", tuple(TASKS)),
@@ -287,9 +285,9 @@ def _check_names(settings: LearningSettings) -> None:
         ("parts", PARTS),
         ("target", TARGETS),
     ):
-        value = _get(settings, key)
-        if value is not None and value not in known:
-            raise SettingsError(f"There is no {key} {value!r}{nearest(value, known)}")
+        value = getattr(settings, key)
+        if value is not None:
+            check_name(key, value, known)
 
 
 def _check_numbers(settings: LearningSettings) -> None:
@@ -316,12 +314,9 @@ def _check_numbers(settings: LearningSettings) -> None:
         "fold": 0,
         "phrase_weight": 0,
     }
-    for name, bound in least.items():
-        value = _get(settings, name)
-        if value is not None and value < bound:
-            raise SettingsError(f"{name} must be at least {bound}, got {value}.")
+    check_least(settings, least)
     for name in ("dropout", "warmup"):
-        value = _get(settings, name)
+        value = getattr(settings, name)
         if value is not None and not 0.0 <= value < 1.0:
             raise SettingsError(f"{name} must be in [0, 1), got {value}.")
     if settings.fold is not None and settings.fold > 9:
@@ -339,7 +334,7 @@ def _check_together(settings: LearningSettings) -> None:
     if task in ITEMS + MOLECULES:
         asked = {"tree": settings.tree != "own", "depth": settings.depth}
         asked |= {"group": settings.group}
-        asked |= {name: _get(settings, name) for name in sorted(_SIZES)}
+        asked |= {name: getattr(settings, name) for name in sorted(_SIZES)}
         for name, value in asked.items():
             if value:
                 raise SettingsError(f"The task {task!r} has no choice of {name}.")

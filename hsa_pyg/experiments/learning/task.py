@@ -13,7 +13,7 @@ import torch
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.data import NestedSignal, Schema
 from hsa_pyg.datasets.text_dataset import RawTexts
-from hsa_pyg.experiments.experiment import nearest
+from hsa_pyg.experiments.checks import check_name
 from hsa_pyg.nn import LeafEncoder
 
 if TYPE_CHECKING:
@@ -86,10 +86,7 @@ def load_task(settings: LearningSettings, data: Path, cache: Path) -> Task:
     Raises:
         SettingsError: if the data are not there, or do not fit the settings.
     """
-    if settings.task not in TASKS:
-        raise SettingsError(
-            f"There is no task {settings.task!r}{nearest(settings.task, TASKS)}"
-        )
+    check_name("task", settings.task, TASKS)
     module, function = TASKS[settings.task]
     loaded = import_module(f"hsa_pyg.experiments.learning.{module}")
     return getattr(loaded, function)(settings, data, cache)

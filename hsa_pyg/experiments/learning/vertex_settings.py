@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hsa_pyg.cli import SettingsError
-from hsa_pyg.experiments.experiment import nearest
+from hsa_pyg.experiments.checks import check_least, check_name
 from hsa_pyg.experiments.models.global_attention import GLOBAL, LOCAL
 from hsa_pyg.experiments.models.linked_pages import LINKS
 
@@ -115,9 +115,9 @@ def complete_settings(settings: VertexSettings) -> VertexSettings:
         SettingsError: if a name is not known, a number out of range, or the heads do
             not divide the channels.
     """
-    _check_name("task", settings.task, TASKS)
+    check_name("task", settings.task, TASKS)
     website = settings.task in WEBSITES
-    _check_name("model", settings.model, PAGES if website else GLOBAL)
+    check_name("model", settings.model, PAGES if website else GLOBAL)
     usual = {**_USUAL, **(_OF_WEBSITES if website else {})}
     if settings.model == "words":
         usual |= _OF_WORDS
@@ -147,7 +147,7 @@ def _check(settings: VertexSettings) -> None:
     for name, known in (("local", local), ("tree", TREES), ("links", LINKS)):
         value = getattr(settings, name)
         if value is not None:
-            _check_name(name, value, known)
+            check_name(name, value, known)
     if settings.local == "none" and settings.model == "none":
         raise SettingsError("model=none needs local=gcn: nothing else would be left.")
     least = {
@@ -164,10 +164,7 @@ def _check(settings: VertexSettings) -> None:
         "epochs": 1,
         "patience": 0,
     }
-    for name, bound in least.items():
-        value = getattr(settings, name)
-        if value is not None and value < bound:
-            raise SettingsError(f"{name} must be at least {bound}, got {value}.")
+    check_least(settings, least)
     if not 0.0 <= (settings.dropout or 0.0) < 1.0:
         raise SettingsError(f"dropout must be in [0, 1), got {settings.dropout}.")
     share = settings.train_share
@@ -180,8 +177,3 @@ def _check(settings: VertexSettings) -> None:
         raise SettingsError(
             f"{settings.heads} heads do not divide {settings.channels} channels."
         )
-
-
-def _check_name(key: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise SettingsError(f"There is no {key} {value!r}{nearest(value, known)}")

@@ -123,12 +123,8 @@ class Vertices(Experiment):
         # There, back (twice as much), and an evaluation.
         return 8.0 * leaves * weights * (settings.epochs or 1)
 
-    def page(self, records: Sequence[Record], images: Path) -> str:
+    def page(self, records: Sequence[Record], images: Path, configuration: str) -> str:
         """A table for each task, and where the numbers are from."""
-        return self.part(records, images, self.name)
-
-    def part(self, records: Sequence[Record], images: Path, configuration: str) -> str:
-        """The same, under the name of the configuration."""
         parts = [f"## {configuration}"]
         for task in _LOADERS:
             chosen = [one for one in records if one.configuration["task"] == task]

@@ -86,7 +86,7 @@ class SemanticFocus(Experiment):
         attention = _attention_flops(settings, rows, rows)
         return settings.epochs * (float(linear) * sequences + attention)
 
-    def page(self, records: Sequence[Record], images: Path) -> str:
+    def page(self, records: Sequence[Record], images: Path, configuration: str) -> str:
         """See :func:`write_report`."""
         return write_report(records, images)
 

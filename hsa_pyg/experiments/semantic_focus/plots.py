@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hsa_pyg.cli.curves import COLOURS, STYLES
+from hsa_pyg.cli.curves import COLOURS, STYLES, two_panels, write_panels
 from hsa_pyg.experiments.semantic_focus.convergence import curves, quartiles
 
 
@@ -23,15 +23,7 @@ def plot_convergence(
     Raises:
         ImportError: If matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
-    except ImportError as error:
-        raise ImportError(
-            'Plots need matplotlib: pip install "hsa-pyg[train]".'
-        ) from error
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    axes = figure.subplots(1, 2)
+    figure, axes = two_panels("Plots")
     for i, (title, runs) in enumerate(histories.items()):
         look = {
             "color": COLOURS[i % len(COLOURS)],
@@ -45,11 +37,4 @@ def plot_convergence(
             axis.fill_between(epochs, low, high, color=look["color"], alpha=0.15, lw=0)
     axes[0].set(xlabel="epoch", ylabel="training loss", yscale="log")
     axes[1].set(xlabel="epoch", ylabel="holdout accuracy")
-    for axis in axes:
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.grid(alpha=0.3)
-        axis.spines[["top", "right"]].set_visible(False)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata={"Software": None})
+    write_panels(figure, path, columns=4)

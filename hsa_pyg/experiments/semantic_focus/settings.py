@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from hsa_pyg.cli import SettingsError
-from hsa_pyg.experiments.experiment import nearest
+from hsa_pyg.experiments.checks import check_least, check_name
 from hsa_pyg.experiments.semantic_focus.block import ACTIVATIONS
 
 
@@ -131,10 +131,10 @@ def complete_settings(settings: FocusSettings) -> FocusSettings:
     """
     task = settings.task.lower().replace("_", "-")
     task = "list-ops" if task == "listops" else task
-    _check_name("task", task, PROTOCOL)
-    _check_name("attention", settings.attention, ATTENTIONS)
-    _check_name("optimizer", settings.optimizer, OPTIMIZERS)
-    _check_name("activation", settings.activation, ACTIVATIONS)
+    check_name("task", task, PROTOCOL)
+    check_name("attention", settings.attention, ATTENTIONS)
+    check_name("optimizer", settings.optimizer, OPTIMIZERS)
+    check_name("activation", settings.activation, ACTIVATIONS)
     _check_numbers(settings)
     protocol = PROTOCOL[task]
     usual = {
@@ -156,7 +156,7 @@ def complete_settings(settings: FocusSettings) -> FocusSettings:
     nesting = None
     if hierarchical:
         nesting = settings.nesting or ("tree" if protocol.has_tree else "windows")
-        _check_name("nesting", nesting, NESTINGS)
+        check_name("nesting", nesting, NESTINGS)
         if nesting == "tree" and not protocol.has_tree:
             raise SettingsError(
                 f"Sequences of {task!r} have no tree: use nesting=windows."
@@ -178,12 +178,6 @@ def complete_settings(settings: FocusSettings) -> FocusSettings:
     )
 
 
-def _check_name(key: str, value: str, known: object) -> None:
-    names = list(known)  # type: ignore[call-overload]
-    if value not in names:
-        raise SettingsError(f"There is no {key} {value!r}{nearest(value, names)}")
-
-
 def _check_numbers(settings: FocusSettings) -> None:
     least = {
         "k": 2,
@@ -198,10 +192,7 @@ def _check_numbers(settings: FocusSettings) -> None:
         "epochs": 1,
         "stop_after": 1,
     }
-    for name, bound in least.items():
-        value = getattr(settings, name)
-        if value is not None and value < bound:
-            raise SettingsError(f"{name} must be at least {bound}, got {value}.")
+    check_least(settings, least)
     if not 0.0 <= settings.dropout < 1.0:
         raise SettingsError(f"dropout must be in [0, 1), got {settings.dropout}.")
     if any(width < 2 for width in settings.windows):

@@ -1,0 +1,41 @@
+"""What settings of experiments are checked for alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hsa_pyg.cli import SettingsError
+from hsa_pyg.experiments.experiment import nearest
+
+
+def check_name(key: str, value: str, known: Iterable[str]) -> None:
+    """Check that a setting is one of the names that are known.
+
+    Args:
+        key: The setting.
+        value: Its value.
+        known: The names.
+
+    Raises:
+        SettingsError: if it is none of them; the sentence tells the nearest.
+    """
+    names = list(known)
+    if value not in names:
+        raise SettingsError(f"There is no {key} {value!r}{nearest(value, names)}")
+
+
+def check_least(settings: Any, least: Mapping[str, float]) -> None:
+    """Check that settings are not below their bounds; None is not looked at.
+
+    Args:
+        settings: The settings.
+        least: The bound of each setting by its name.
+
+    Raises:
+        SettingsError: for the first one that is.
+    """
+    for name, bound in least.items():
+        value = getattr(settings, name)
+        if value is not None and value < bound:
+            raise SettingsError(f"{name} must be at least {bound}, got {value}.")
