@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Options, Section
-from benchmarks.timing import Goal, table
+from benchmarks.timing import Goal
 from benchmarks.zero_shot.pictures import draw_changes
 from benchmarks.zero_shot.reaction_model import Reactions
 from benchmarks.zero_shot.records import (
     Records,
     Setting,
-    change_shown,
     distinct,
-    layers_shown,
+    lost_table,
     open_records,
 )
 
@@ -187,24 +186,14 @@ def goals(pairs: list[tuple[Setting, dict[str, Any]]]) -> str:
     Of the first table, all sets of three under ``segments``, and what was chosen for
     the hierarchy that it runs. ``clusters`` is left out: its search costs too much.
     """
-    goal, rows = Goal(3, 1), []
+    judged = []
     for setting, found in pairs:
         usual = Setting(setting.layers, setting.hierarchy, label=setting.label)
         own = setting.hierarchy == _SEGMENTS or setting.label == _label(_WINDOWS)
         three = len(setting.layers) == 3 and found["share"] <= 0.1
         if setting == usual and own and three:
-            lost = -100 * found["change"]
-            rows.append(
-                [
-                    f"reactions: layers {layers_shown(setting)}, {setting.hierarchy}",
-                    f"{100 * (1 - found['share']):.1f}",
-                    change_shown(found),
-                    f"{lost:.1f}",
-                    *goal.cells(lost),
-                ]
-            )
-    head = ("replaced", "FLOPs saved, %", "change, points", "points lost")
-    return table([*head, "bar", "aim", "reached"], rows)
+            judged.append((setting, found))
+    return lost_table(judged, "reactions", Goal(3, 1))
 
 
 _HEADINGS = {

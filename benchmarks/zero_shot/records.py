@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from tqdm import tqdm
 
 from benchmarks.report import Options
-from benchmarks.timing import table
+from benchmarks.timing import Goal, table
 
 Value = TypeVar("Value")
 #: A row of the file: see :meth:`Records.run`.
@@ -249,6 +249,30 @@ def change_shown(measured: Row) -> str:
     points, error = 100 * measured["change"], 100 * measured["change_error"]
     # A change of -0.04 is +0.0: there is no sign to see.
     return f"{round(points, 1) + 0.0:+.1f} ± {error:.1f}"
+
+
+def lost_table(rows: Iterable[tuple[Setting, Row]], what: str, goal: Goal) -> str:
+    """Points lost by settings, against what they may lose.
+
+    Args:
+        rows: the settings, and what was measured.
+        what: the model or the data, in a word or two.
+        goal: for the points lost.
+    """
+    lines = []
+    for setting, found in rows:
+        lost = -100 * found["change"]
+        lines.append(
+            [
+                f"{what}: layers {layers_shown(setting)}, {setting.hierarchy}",
+                f"{100 * (1 - found['share']):.1f}",
+                change_shown(found),
+                f"{lost:.1f}",
+                *goal.cells(lost),
+            ]
+        )
+    head = ("replaced", "FLOPs saved, %", "change, points", "points lost")
+    return table([*head, "bar", "aim", "reached"], lines)
 
 
 def _percent(part: float | None) -> str:

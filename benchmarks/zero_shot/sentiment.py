@@ -15,9 +15,8 @@ from benchmarks.zero_shot.records import (
     Records,
     Row,
     Setting,
-    change_shown,
     distinct,
-    layers_shown,
+    lost_table,
 )
 from benchmarks.zero_shot.review_trials import ReviewTrials, builder, precision
 from benchmarks.zero_shot.texts import Reviews, encode
@@ -235,22 +234,12 @@ def pilot_table(pilot: dict[str, dict[str, float]]) -> str:
 
 def goals(rows: Measured, what: str) -> str:
     """Three layers at a tenth of the FLOPs or less, against the bar for them."""
-    goal, lines = Goal(1), []
-    for setting, found in rows:
-        if len(setting.layers) != 3 or found["share"] > _MOST:
-            continue
-        lost = -100 * found["change"]
-        lines.append(
-            [
-                f"{what}: layers {layers_shown(setting)}, {setting.hierarchy}",
-                f"{100 * (1 - found['share']):.1f}",
-                change_shown(found),
-                f"{lost:.1f}",
-                *goal.cells(lost),
-            ]
-        )
-    head = ("replaced", "FLOPs saved, %", "change, points", "points lost")
-    return table([*head, "bar", "aim", "reached"], lines)
+    three = [
+        (setting, found)
+        for setting, found in rows
+        if len(setting.layers) == 3 and found["share"] <= _MOST
+    ]
+    return lost_table(three, what, Goal(1))
 
 
 def picture(path: Path, rows: Measured) -> None:
