@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,14 +124,25 @@ def find_experiment(name: str) -> Experiment:
 
 
 def nearest(key: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown key: the nearest, or all that are known.
+    """The end of a sentence about an unknown key: what is close, or all that are known.
+
+    Close is a name that is spelt nearly alike, or one whose words hold all words of the
+    key, or are among them: ``size`` is a part of ``train_size``.
 
     Args:
         key: The unknown one.
         known: The known ones.
     """
     known = list(known)
-    close = get_close_matches(key, known, n=1, cutoff=0.5)
+    close = get_close_matches(key, known, n=1, cutoff=0.7)
+    words = _words(key)
+    if words and not close:
+        close = [one for one in known if words <= _words(one) or _words(one) <= words]
     if close:
-        return f"; did you mean {close[0]!r}?"
+        *others, last = map(repr, close)
+        return f"; did you mean {', '.join(others)}{' or ' * bool(others)}{last}?"
     return f"; known are {', '.join(known)}."
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[^a-z0-9]+", name.lower())) - {""}

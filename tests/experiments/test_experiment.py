@@ -1,3 +1,5 @@
+from dataclasses import fields
+
 import pytest
 
 from hsa_pyg.cli import SettingsError
@@ -12,6 +14,23 @@ def test_an_experiment_is_found_by_its_name():
         find_experiment("semantics-focus")
 
 
-def test_the_nearest_name_is_offered_or_all():
-    assert nearest("epoch", ["epochs", "blocks"]) == "; did you mean 'epochs'?"
-    assert nearest("zzz", ["epochs", "blocks"]) == "; known are epochs, blocks."
+FOCUS = [one.name for one in fields(find_experiment("semantic-focus").settings)]
+
+
+@pytest.mark.parametrize(
+    ("key", "close"),
+    [
+        ("epoch", "'epochs'"),
+        ("batchsize", "'batch_size'"),
+        ("size", "'train_size', 'val_size' or 'batch_size'"),
+        ("max_sequence_length", "'length' or 'max_length'"),
+    ],
+)
+def test_a_name_is_offered_that_is_spelt_alike_or_has_the_words(key, close):
+    assert nearest(key, FOCUS) == f"; did you mean {close}?"
+
+
+# "samples" is no "dropout", whatever letters they share; "k" is no word of "blocks".
+@pytest.mark.parametrize("key", ["samples", "zzz", "stocks", "", "--"])
+def test_nothing_is_guessed_where_nothing_is_close(key):
+    assert nearest(key, FOCUS) == f"; known are {', '.join(FOCUS)}."
