@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from heapq import heapreplace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,18 +81,20 @@ def experiment(
     console = Console()
     done = len(runs) - len(waiting)
     console.print(f"{len(runs)} runs, {done} of them finished before.")
+    _print_interrupted(waiting, console)
+    if not waiting:
+        return
     if dry_run:
         _print_plan(waiting, max(jobs, 1), console)
-        return
-    if not waiting:
         return
     try:
         failed = Schedule(waiting, jobs).execute()
     except KeyboardInterrupt:
-        console.print("Interrupted: repeat the command to go on from the last epochs.")
+        console.print("Interrupted: repeat the command to go on.")
+        _print_interrupted(waiting, console)
         raise typer.Exit(130) from None
     for run_name, reason in failed.items():
-        console.print(f"{run_name} failed, {reason}", soft_wrap=True)
+        console.print(f"{run_name} {reason}", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
     console.print(f"Results: {out / configuration.name}", soft_wrap=True)
@@ -144,10 +147,19 @@ def report(
         console.print(f"{name}: {len(records)} runs -> {target}", soft_wrap=True)
 
 
+def _print_interrupted(runs: Sequence[Run], console: Console) -> None:
+    for run in runs:
+        standing = run.standing()
+        if standing is not None:
+            console.print(f"{run.name} {standing}.", soft_wrap=True)
+
+
 def _print_plan(runs: Sequence[Run], jobs: int, console: Console) -> None:
     from hsa_pyg.experiments.experiment import find_experiment
 
     speed = _matrix_speed() * _EFFICIENCY
+    # When each job will be free: the next run goes to the first.
+    ends = [0.0] * jobs
     whole = 0.0
     for run in runs:
         seconds = run.known_seconds()
@@ -155,11 +167,23 @@ def _print_plan(runs: Sequence[Run], jobs: int, console: Console) -> None:
         if seconds is None:
             work = find_experiment(run.experiment).work(run.setting.settings)
             seconds, source = work / speed, "from its FLOPs"
+        standing = run.standing()
+        if standing is not None:
+            seconds *= standing.left
         whole += seconds
-        console.print(
-            f"{run.name}: {seconds / 60:.1f} minutes ({source})", soft_wrap=True
-        )
-    console.print(f"About {whole / jobs / 3600:.2f} hours in all by {jobs} jobs.")
+        heapreplace(ends, ends[0] + seconds)
+        console.print(f"{run.name}: {_time(seconds)} ({source})", soft_wrap=True)
+    console.print(
+        f"In all {_time(whole)} of work, about {_time(max(ends))} by {jobs} "
+        f"{'job' if jobs == 1 else 'jobs'}."
+    )
+
+
+def _time(seconds: float) -> str:
+    """Minutes, from two hours on hours."""
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.1f} minutes"
+    return f"{seconds / 3600:.1f} hours"
 
 
 def _matrix_speed() -> float:

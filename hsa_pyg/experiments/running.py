@@ -23,6 +23,36 @@ from hsa_pyg.experiments.records import (
     write_whole,
 )
 
+#: Files in the folder of a run that is not finished.
+_CONFIGURATION = "configuration.json"
+_CHECKPOINT = "checkpoint.pt"
+_PROGRESS = "progress.json"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where an interrupted run goes on.
+
+    Args:
+        epoch: Epochs that are done; None if there is a checkpoint that does not tell.
+        epochs: Epochs in all; None if it is not known.
+    """
+
+    epoch: int | None
+    epochs: int | None
+
+    def __str__(self) -> str:
+        if self.epoch is None:
+            return "goes on from its last epoch"
+        if self.epoch == 0:
+            return "starts again: it had not come to the end of an epoch"
+        return f"goes on after epoch {self.epoch} of {self.epochs}"
+
+    @property
+    def left(self) -> float:
+        """The part of the epochs that is not done, as far as that is known."""
+        return 1.0 - self.epoch / self.epochs if self.epoch and self.epochs else 1.0
+
 
 @dataclass(frozen=True)
 class Run:
@@ -67,11 +97,27 @@ class Run:
             found = Record.read(self.record)
             self._check(found.configuration, self.record, "a finished run")
             return True
-        begun = self.folder / "configuration.json"
+        begun = self.folder / _CONFIGURATION
         if begun.exists():
             configuration = json.loads(begun.read_text(encoding="utf-8"))
             self._check(configuration, self.folder, "an interrupted run")
         return False
+
+    def standing(self) -> Standing | None:
+        """Where an interrupted run stands; None if it was not begun, or is finished."""
+        if self.record.exists() or not (self.folder / _CONFIGURATION).exists():
+            return None
+        checkpoint, told = self.folder / _CHECKPOINT, self.folder / _PROGRESS
+        if not checkpoint.exists():
+            return Standing(0, None)
+        try:
+            progress = json.loads(told.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return Standing(None, None)
+        # A process may have been killed between the two files of an epoch.
+        if progress["checkpoint"] != checkpoint.stat().st_mtime_ns:
+            return Standing(None, progress["epochs"])
+        return Standing(progress["epoch"], progress["epochs"])
 
     def known_seconds(self) -> float | None:
         """How long other seeds of the setting took, if they are there."""
@@ -130,11 +176,17 @@ def execute(run: Run, tell: Callable[[Progress], None]) -> Record:
         return Record.read(run.record)
     experiment = find_experiment(run.experiment)
     environment = _environment(run, experiment)
+
+    def note(progress: Progress) -> None:
+        _note(run, progress)
+        tell(progress)
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        checkpoint = run.folder / "checkpoint.pt"
-        outcome = experiment.run(run.setting.settings, run.seed, checkpoint, tell)
+        outcome = experiment.run(
+            run.setting.settings, run.seed, run.folder / _CHECKPOINT, note
+        )
     finally:
         torch.set_num_threads(threads)
     record = Record(
@@ -155,6 +207,19 @@ def execute(run: Run, tell: Callable[[Progress], None]) -> Record:
     return record
 
 
+def _note(run: Run, progress: Progress) -> None:
+    """Write beside the checkpoint of an epoch which epoch it is of."""
+    checkpoint = run.folder / _CHECKPOINT
+    # What is done in one go, as a bag of words, keeps none.
+    if checkpoint.exists():
+        told = {
+            "epoch": progress.epoch,
+            "epochs": progress.epochs,
+            "checkpoint": checkpoint.stat().st_mtime_ns,
+        }
+        write_whole(run.folder / _PROGRESS, json.dumps(told))
+
+
 def _environment(run: Run, experiment: Experiment) -> dict[str, Any]:
     """Of all processes that have worked on the run, if they differ."""
     now = describe_environment(threads=1)
@@ -162,7 +227,7 @@ def _environment(run: Run, experiment: Experiment) -> dict[str, Any]:
     begun = [] if not path.exists() else json.loads(path.read_text(encoding="utf-8"))
     write_whole(path, json.dumps([*begun, now]))
     configuration = json.dumps(run.setting.configuration)
-    write_whole(run.folder / "configuration.json", configuration)
+    write_whole(run.folder / _CONFIGURATION, configuration)
     return {**now, "earlier": begun} if begun else now
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -23,6 +24,8 @@ from hsa_pyg.experiments.experiment import Progress
 from hsa_pyg.experiments.running import Run, execute
 
 Tell = Callable[[Progress], None]
+#: Exit status of a run that Ctrl-C has ended.
+_INTERRUPTED = 130
 
 
 class Schedule:
@@ -44,7 +47,7 @@ class Schedule:
         """Do them all, and show a bar for each at work.
 
         Returns:
-            Why runs failed, by their names.
+            What became of the runs that did not come to their end, by their names.
 
         Raises:
             KeyboardInterrupt: After the runs at work have been ended; each goes on from
@@ -69,11 +72,13 @@ class Schedule:
                     bars.update(bar, completed=told.epoch, total=told.epochs, text=text)
 
                 try:
-                    self._run(run, tell)
+                    finished = self._run(run, tell)
                 except ChildProcessError as error:
                     failed[run.name] = str(error)
+                    bars.update(whole, text=f"{len(failed)} not finished")
+                else:
+                    bars.advance(whole, int(finished))
                 bars.remove_task(bar)
-                bars.advance(whole)
 
             if self.jobs == 0:
                 for run in self.runs:
@@ -96,10 +101,15 @@ class Schedule:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _run(self, run: Run, tell: Tell) -> None:
+    def _run(self, run: Run, tell: Tell) -> bool:
+        """Whether the run came to its end; if not, all are being ended.
+
+        Raises:
+            ChildProcessError: if its process failed.
+        """
         if self.jobs == 0:
             execute(run, tell)
-            return
+            return True
         run.folder.mkdir(parents=True, exist_ok=True)
         log = run.folder / "log.txt"
         command = [
@@ -111,7 +121,7 @@ class Schedule:
         with log.open("a", encoding="utf-8") as errors:
             with self._lock:
                 if self._stopped:
-                    return
+                    return False
                 child = subprocess.Popen(
                     command,
                     stdout=subprocess.PIPE,
@@ -129,10 +139,21 @@ class Schedule:
                 self._children.discard(child)
                 stopped = self._stopped
         if code and not stopped:
-            raise ChildProcessError(_last_line(log, code))
+            raise ChildProcessError(self._failure(log, code))
+        return code == 0
 
-
-def _last_line(log: Path, code: int) -> str:
-    lines = log.read_text(encoding="utf-8").strip().splitlines()
-    said = lines[-1] if lines else "it said nothing"
-    return f"exit status {code}: {said} (all of it: {log})"
+    def _failure(self, log: Path, code: int) -> str:
+        """Why a process failed, and what to do about it."""
+        if code == -signal.SIGKILL:
+            remedy = "Free some memory and repeat the command"
+            if self.jobs > 1:
+                remedy = "Repeat the command with --jobs 1"
+            return f"was killed (out of memory?). {remedy} to go on."
+        if code in (_INTERRUPTED, -signal.SIGINT):
+            return "was interrupted. Repeat the command to go on."
+        if code < 0:
+            cause = f"signal {-code}, {signal.strsignal(-code)}"
+            return f"was ended by {cause} (log: {log}). Repeat the command to go on."
+        lines = log.read_text(encoding="utf-8").strip().splitlines()
+        said = lines[-1] if lines else "it said nothing"
+        return f"failed, exit status {code}: {said} (all of it: {log})"

@@ -1,15 +1,18 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
-from hsa_pyg.cli import SettingsError
+from hsa_pyg.cli import SettingsError, experiment
 from hsa_pyg.cli.app import app
+from hsa_pyg.experiments.semantic_focus.experiment import SemanticFocus
 
 TINY = {
     "train_size": 30,
@@ -19,7 +22,6 @@ TINY = {
     "blocks": 1,
     "epochs": 2,
 }
-CLOCKS = ("seconds", "evaluation_seconds")
 
 
 def tiny(**changes):
@@ -47,7 +49,7 @@ def results(folder):
 
 
 def numbers(result):
-    return {key: x for key, x in result["history"].items() if key not in CLOCKS}
+    return {key: x for key, x in result["history"].items() if "seconds" not in key}
 
 
 def test_an_experiment_is_run_once_and_reported(run, tmp_path):
@@ -56,7 +58,9 @@ def test_an_experiment_is_run_once_and_reported(run, tmp_path):
     asked += [*tiny(), "--jobs", "0"]
     planned = run(*asked, "--dry-run").output
     assert "6 runs, 0 of them finished before" in planned
-    assert "hours in all by 1 jobs" in planned
+    assert re.search(
+        r"In all 0.\d minutes of work, about 0.\d minutes by 1 job\.", planned
+    )
     assert not (tmp_path / "docs").exists()
     assert run(*asked).exit_code == 0
     found = results(tmp_path)
@@ -119,7 +123,16 @@ def test_a_killed_run_goes_on_and_ends_as_an_undisturbed_one(run, tmp_path):
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     assert not results(tmp_path)
-    assert run(*asked).exit_code == 0
+    (path,) = work.glob("*/checkpoint.pt")
+    epochs = len(torch.load(path)["history"])
+    done = run(*asked)
+    assert done.exit_code == 0
+    # It may have been killed between the checkpoint and the file that tells its epoch.
+    name = path.parent.name
+    assert (
+        f"{name} goes on after epoch {epochs} of 4." in done.output
+        or f"{name} goes on from its last epoch." in done.output
+    )
     (resumed,) = results(tmp_path).values()
     assert run(*asked, "--out", "again/docs/results").exit_code == 0
     (whole,) = results(tmp_path / "again").values()
@@ -129,21 +142,41 @@ def test_a_killed_run_goes_on_and_ends_as_an_undisturbed_one(run, tmp_path):
     assert "earlier" not in whole["environment"]
 
 
-def test_ctrl_c_leaves_what_can_be_gone_on_from(tmp_path):
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+def test_ctrl_c_leaves_what_can_be_gone_on_from(tmp_path, run, send):
     more = tiny(epochs=500, train_size=500)
     asked = ["experiment", "semantic-focus", "--attention", "full", "--seeds", "2"]
     command = [sys.executable, "-m", "hsa_pyg.cli", *asked, *more]
-    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     work = tmp_path / "runs/experiments/semantic-focus"
     deadline = time.monotonic() + 600
-    while len(list(work.glob("*/checkpoint.pt"))) < 2:
+    while len(list(work.glob("*/progress.json"))) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    child.send_signal(signal.SIGINT)
+    send(child.pid, signal.SIGINT)
     output, _ = child.communicate(timeout=600)
     assert child.returncode == 130
     assert "repeat the command" in output
     assert not results(tmp_path)
+    # None of the two counts as done.
+    assert "all runs" in output
+    assert "0/2" in output
+    assert "2/2" not in output
+    said = run(*asked, *more, "--dry-run").output
+    for path in work.glob("*/checkpoint.pt"):
+        epochs = len(torch.load(path)["history"])
+        told = (
+            f"{path.parent.name} goes on after epoch {epochs} of 500.",
+            f"{path.parent.name} goes on from its last epoch.",
+        )
+        assert any(line in output for line in told)
+        assert any(line in said for line in told)
 
 
 def test_a_run_that_fails_is_named_and_the_others_are_done(run, tmp_path):
@@ -164,3 +197,18 @@ def test_what_is_not_there_is_said(run):
         run("report")
     with pytest.raises(FileNotFoundError, match="run hsa-pyg experiment first"):
         run("report", "semantic-focus")
+
+
+def test_a_plan_adds_up_in_the_unit_of_its_rows(run, monkeypatch):
+    asked = ["experiment", "semantic-focus", "--attention", "full,topk", "--dry-run"]
+    asked += ["--seeds", "2", *tiny()]
+    # Four runs of 100 minutes each, then of 100 seconds.
+    monkeypatch.setattr(SemanticFocus, "work", lambda self, settings: 3e12)
+    monkeypatch.setattr(experiment, "_matrix_speed", lambda: 1e9)
+    planned = run(*asked, "--jobs", "3").output
+    assert planned.count(": 100.0 minutes (from its FLOPs)") == 4
+    assert "In all 6.7 hours of work, about 3.3 hours by 3 jobs." in planned
+    monkeypatch.setattr(SemanticFocus, "work", lambda self, settings: 5e10)
+    planned = run(*asked, "--jobs", "2").output
+    assert planned.count(": 1.7 minutes (from its FLOPs)") == 4
+    assert "In all 6.7 minutes of work, about 3.3 minutes by 2 jobs." in planned

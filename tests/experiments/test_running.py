@@ -1,12 +1,16 @@
 import dataclasses
 import json
+import os
 
 import pytest
 import torch
 
 from hsa_pyg.cli import SettingsError
+from hsa_pyg.experiments import running
 from hsa_pyg.experiments.configuration import Setting
+from hsa_pyg.experiments.experiment import Progress
 from hsa_pyg.experiments.running import Run, execute
+from hsa_pyg.experiments.semantic_focus.experiment import SemanticFocus
 from hsa_pyg.experiments.semantic_focus.settings import (
     FocusSettings,
     complete_settings,
@@ -61,7 +65,10 @@ def test_an_interrupted_run_with_other_settings_is_refused(tmp_path):
     assert (run.folder / "checkpoint.pt").exists()
     with pytest.raises(SettingsError, match=r"interrupted run .*\(clip 0.5 -> 0.25\)"):
         make(tmp_path, clip=0.25).is_finished()
+    assert str(run.standing()) == "goes on after epoch 1 of 2"
+    assert run.standing().left == 0.5
     record = execute(run, lambda progress: None)
+    assert run.standing() is None
     assert len(record.history) == 2
     assert len(json.loads(run.record.read_text())["environment"]["earlier"]) == 1
 
@@ -84,3 +91,53 @@ def test_the_number_of_threads_is_as_before(tmp_path):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """A run that was interrupted after its first epoch."""
+    run = make(tmp_path)
+    assert run.standing() is None
+
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        execute(run, interrupt)
+    return run
+
+
+def test_a_checkpoint_without_its_epoch_is_said_to_be_there(begun):
+    # As of a version that did not write it.
+    (begun.folder / "progress.json").unlink()
+    assert str(begun.standing()) == "goes on from its last epoch"
+    assert begun.standing().left == 1.0
+    assert len(execute(begun, lambda progress: None).history) == 2
+
+
+def test_an_epoch_that_is_not_of_the_checkpoint_is_not_told(begun):
+    # Killed after another epoch's checkpoint, before the file that tells of it.
+    later = (begun.folder / "checkpoint.pt").stat().st_mtime_ns + 10**9
+    os.utime(begun.folder / "checkpoint.pt", ns=(later, later))
+    assert str(begun.standing()) == "goes on from its last epoch"
+
+
+def test_a_run_without_a_checkpoint_starts_again(begun):
+    (begun.folder / "checkpoint.pt").unlink()
+    assert str(begun.standing()).startswith("starts again")
+
+
+class InOneGo(SemanticFocus):
+    """Tells of an epoch, and keeps no checkpoint."""
+
+    def run(self, settings, seed, checkpoint, tell):
+        tell(Progress(1, 1, "done", 0.0))
+        raise KeyboardInterrupt
+
+
+def test_what_keeps_no_checkpoint_does_not_say_that_it_goes_on(tmp_path, monkeypatch):
+    run = make(tmp_path)
+    monkeypatch.setattr(running, "find_experiment", lambda name: InOneGo())
+    with pytest.raises(KeyboardInterrupt):
+        execute(run, lambda progress: None)
+    assert str(run.standing()).startswith("starts again")
