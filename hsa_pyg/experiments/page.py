@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from hsa_pyg.experiments.records import Record, write_whole
 
@@ -98,18 +100,50 @@ def by_setting(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def provenance(records: Sequence[Record]) -> str:
-    """A line on where numbers are from: revisions, processors, versions of torch."""
-    revisions, machines, torches = set(), set(), set()
+    """A line on where numbers are from: revisions, versions, processors.
+
+    Of several revisions it tells how many runs are of each; a run that was begun by one
+    and went on with another is of both. Of versions it tells torch's, and which others
+    are not the same in all runs.
+    """
+    revisions: Counter[str] = Counter()
+    versions: dict[str, set[str]] = {}
+    machines = set()
     for record in records:
         environment = record.environment
-        for one in (environment, *environment.get("earlier", ())):
-            dirty = " (changed)" if one["dirty"] else ""
-            revisions.add(f"{(one['revision'] or 'installed')[:12]}{dirty}")
+        begun = [*environment.get("earlier", ()), environment]
+        revisions[" then ".join(dict.fromkeys(map(_revision, begun)))] += 1
+        for one in begun:
             machines.add(one["processor"])
-            torches.add(one["versions"]["torch"])
+            for package, version in one["versions"].items():
+                versions.setdefault(package, set()).add(version or "none")
+    told = [
+        f"{package} {', '.join(sorted(found))}"
+        for package, found in versions.items()
+        if package == "torch" or len(found) > 1
+    ]
     hours = sum(record.seconds for record in records) / 3600
     return (
-        f"{len(records)} runs, {hours:.1f} hours on one core in all; revision "
-        f"{', '.join(sorted(revisions))}; torch {', '.join(sorted(torches))}; "
-        f"{', '.join(sorted(machines))}."
+        f"{len(records)} runs, {hours:.1f} hours on one core in all; "
+        f"{_revisions(revisions)}; {'; '.join(told)}; {', '.join(sorted(machines))}."
     )
+
+
+def _revision(environment: Mapping[str, Any]) -> str:
+    """Of the code in one process."""
+    if environment["revision"] is None:
+        version = environment["versions"].get("hsa-pyg")
+        return "installed" if version is None else f"installed {version}"
+    changed = " with uncommitted changes" if environment["dirty"] else ""
+    return f"{environment['revision'][:12]}{changed}"
+
+
+def _revisions(counts: Counter[str]) -> str:
+    if len(counts) == 1:
+        return f"revision {next(iter(counts))}"
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    told = ", ".join(
+        f"{revision} ({count} {'run' if count == 1 else 'runs'})"
+        for revision, count in ordered
+    )
+    return f"several revisions: {told}"

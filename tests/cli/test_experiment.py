@@ -75,6 +75,7 @@ def test_an_experiment_is_run_once_and_reported(run, tmp_path):
         assert result["peak_memory"] > 0
         assert result["attention_flops"] > 0
         assert result["seconds"] > 0
+        assert all(x > 0 for x in result["history"]["processor_seconds"])
     assert "6 runs, 6 of them finished before" in run(*asked).output
     assert results(tmp_path) == found
 

@@ -3,9 +3,11 @@ import pytest
 from hsa_pyg.experiments.page import (
     compare,
     mean_and_deviation,
+    provenance,
     replace_part,
     table,
 )
+from hsa_pyg.experiments.records import Record
 
 
 def test_only_what_stands_between_the_markers_is_replaced(tmp_path):
@@ -54,3 +56,58 @@ def test_markers_in_the_wrong_order_are_told(tmp_path):
     page.write_text("\n".join([end, *middle, begin]))
     with pytest.raises(ValueError, match="without the other"):
         replace_part(page, "one", "second")
+
+
+def record(revision="0123456789abcdef", dirty=False, earlier=(), **versions):
+    environment = {
+        "revision": revision,
+        "dirty": dirty,
+        "processor": "some processor",
+        "versions": {"torch": "2.x", "hsa-pyg": "0.1.0", "lightning": None, **versions},
+    }
+    if earlier:
+        environment["earlier"] = [one.environment for one in earlier]
+    return Record(
+        experiment="semantic-focus",
+        setting="full",
+        seed=0,
+        configuration={},
+        environment=environment,
+        seconds=1800.0,
+        peak_memory=1,
+        attention_flops=1,
+        history=[],
+        final={},
+        facts={},
+    )
+
+
+def test_runs_of_one_revision_are_told_in_a_line():
+    assert provenance([record(), record()]) == (
+        "2 runs, 1.0 hours on one core in all; revision 0123456789ab; torch 2.x; "
+        "some processor."
+    )
+    assert "; revision installed 0.1.0; " in provenance([record(None, None)])
+
+
+def test_uncommitted_changes_are_told():
+    found = provenance([record(dirty=True)])
+    assert "; revision 0123456789ab with uncommitted changes; " in found
+
+
+def test_several_revisions_are_told_with_their_runs():
+    other = record("f" * 40, dirty=True)
+    # Begun by one revision, and gone on with another, twice.
+    both = record("f" * 40, earlier=[record(), record()])
+    assert (
+        "; several revisions: 0123456789ab (2 runs), "
+        "0123456789ab then ffffffffffff (1 run), "
+        "ffffffffffff with uncommitted changes (1 run); torch 2.x;"
+    ) in provenance([other, both, record(), record()])
+
+
+def test_versions_that_differ_are_told():
+    found = provenance([record(numpy="1"), record(numpy="2"), record(torch="2.y")])
+    assert "; torch 2.x, 2.y; numpy 1, 2; some processor." in found
+    found = provenance([record(), record(earlier=[record(lightning="2.5")])])
+    assert "; torch 2.x; lightning 2.5, none; some processor." in found

@@ -171,15 +171,13 @@ def _savings_table(
 def _final_table(
     groups: Mapping[str, Sequence[Record]], titles: Mapping[str, str]
 ) -> str:
-    full = _full(groups)
+    against = _against_full(groups)
+    seconds, clock = _seconds(groups)
     header = ["attention", "train loss", "holdout accuracy", "best epoch's"]
-    header += ["accuracy less full's", "s per epoch", "attention GFLOP per epoch"]
+    header += ["accuracy less full's"] if against else []
+    header += [f"{clock} per epoch", "attention GFLOP per epoch"]
     rows = []
     for name, group in groups.items():
-        difference = ""
-        if full is not None and name != full:
-            found = compare(_accuracies(group), _accuracies(groups[full]))
-            difference = "" if found is None else str(found)
         best = [max(row["val_accuracy"] for row in r.history) for r in group]
         epochs = sum(len(record.history) for record in group)
         flops = fmean(r.attention_flops / len(r.history) for r in group)
@@ -189,15 +187,51 @@ def _final_table(
                 mean_and_deviation([r.final["train_loss"] for r in group]),
                 mean_and_deviation([r.final["val_accuracy"] for r in group]),
                 mean_and_deviation(best),
-                difference,
-                f"{sum(record.seconds for record in group) / epochs:.2f}",
+                *([against.get(name, "")] if against else []),
+                f"{seconds[name] / epochs:.2f}",
                 f"{flops / 1e9:.1f}",
             ]
         )
+    paired = "; differences are paired by seed, ± standard error" if against else ""
     return (
-        "After the last epoch (mean ± standard deviation over the seeds; differences "
-        "are paired by seed, ± standard error):\n\n" + table(header, rows)
+        "After the last epoch (mean ± standard deviation over the seeds"
+        f"{paired}):\n\n{table(header, rows)}"
     )
+
+
+def _against_full(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
+    """Differences from full attention, of the settings that share a seed with it."""
+    full = _full(groups)
+    if full is None:
+        return {}
+    base = _accuracies(groups[full])
+    found = {name: compare(_accuracies(group), base) for name, group in groups.items()}
+    return {
+        name: str(one)
+        for name, one in found.items()
+        if one is not None and name != full
+    }
+
+
+def _seconds(groups: Mapping[str, Sequence[Record]]) -> tuple[dict[str, float], str]:
+    """Seconds that each setting took, and what clock they are of, the same for all.
+
+    The processor's, which other work on the machine leaves alone, unless some results
+    are of a version that had only the wall clock.
+    """
+    rows = {
+        name: [row for record in group for row in record.history]
+        for name, group in groups.items()
+    }
+    key = "processor_seconds"
+    if all(key in row for of_setting in rows.values() for row in of_setting):
+        return {
+            name: sum(row[key] for row in of_setting)
+            for name, of_setting in rows.items()
+        }, "processor s"
+    return {
+        name: sum(record.seconds for record in group) for name, group in groups.items()
+    }, "wall-clock s"
 
 
 def _accuracies(group: Sequence[Record]) -> dict[int, float]:

@@ -1,3 +1,5 @@
+import pytest
+
 from hsa_pyg.experiments.records import Record
 from hsa_pyg.experiments.semantic_focus.report import write_report
 from hsa_pyg.experiments.semantic_focus.settings import (
@@ -6,12 +8,14 @@ from hsa_pyg.experiments.semantic_focus.settings import (
 )
 
 
-def record(attention, seed, losses, stopped=False):
+def record(attention, seed, losses, stopped=False, processor=None):
     settings = complete_settings(FocusSettings(attention=attention, stop_after=1))
     history = [
         {"epoch": i, "train_loss": loss, "val_accuracy": 1.0 - loss}
         for i, loss in enumerate(losses)
     ]
+    if processor is not None:
+        history = [{**row, "processor_seconds": processor} for row in history]
     return Record(
         experiment="semantic-focus",
         setting=f"even-pairs-{attention}-stop-after1",
@@ -32,6 +36,16 @@ def record(attention, seed, losses, stopped=False):
     )
 
 
+def tables(text):
+    """The rows of all tables by their first cells."""
+    rows = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        name = cells[0].removesuffix("-stop-after1")
+        rows.setdefault(name, []).append(cells[1:])
+    return rows
+
+
 def test_the_report_by_hand(tmp_path):
     records = [record("full", seed, [0.7, 0.6, 0.5, 0.3]) for seed in (0, 1, 2)] + [
         record("topk", 0, [0.5, 0.2, 0.05, 0.0]),
@@ -39,10 +53,7 @@ def test_the_report_by_hand(tmp_path):
         record("topk", 2, [0.7, 0.7, 0.7, 0.7]),
     ]
     text = write_report(records, tmp_path)
-    rows = {}
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        rows.setdefault(cells[0], []).append(cells[1:])
+    rows = tables(text)
     epochs, saved, final = rows["topk"]
     # Half of log 2 is 0.35, a tenth 0.069.
     assert epochs == [
@@ -63,3 +74,52 @@ def test_the_report_by_hand(tmp_path):
     assert "1 runs ended early, after 1 epochs without an error" in text
     assert "6 runs, 0.1 hours on one core in all; revision 0123456789ab;" in text
     assert (tmp_path / "semantic_focus_even-pairs.png").exists()
+
+
+def test_times_are_the_processors_if_all_rows_have_them(tmp_path):
+    # The wall clock says 10 s per epoch.
+    new = [record("full", 0, [0.7, 0.6], processor=4.0)]
+    new += [record("topk", seed, [0.7, 0.6], processor=seed) for seed in (1.0, 2.0)]
+    rows = tables(write_report(new, tmp_path))
+    times = [row.index("processor s per epoch") for row in rows["attention"][-1:]]
+    assert [rows[name][-1][times[0]] for name in ("full", "topk")] == ["4.00", "1.50"]
+    # One file of an older version: the wall clock, for every setting.
+    old = [*new, record("topk", 3, [0.7, 0.6])]
+    rows = tables(write_report(old, tmp_path))
+    column = rows["attention"][-1].index("wall-clock s per epoch")
+    assert [rows[name][-1][column] for name in ("full", "topk")] == ["10.00", "10.00"]
+
+
+def test_one_row_without_processor_seconds_makes_it_the_wall_clock(tmp_path):
+    # Of a run that went on from a checkpoint of an older version.
+    resumed = record("full", 0, [0.7, 0.6], processor=4.0)
+    del resumed.history[0]["processor_seconds"]
+    rows = tables(write_report([resumed], tmp_path))
+    column = rows["attention"][-1].index("wall-clock s per epoch")
+    assert rows["full"][-1][column] == "10.00"
+
+
+@pytest.mark.parametrize(
+    ("attentions", "there"),
+    [
+        ([("full", 0)], False),
+        ([("topk", 0), ("hsa", 0)], False),
+        # No seed in common.
+        ([("full", 0), ("topk", 1)], False),
+        ([("full", 0), ("topk", 0), ("hsa", 1)], True),
+    ],
+)
+def test_differences_from_full_are_told_where_there_are_any(
+    tmp_path, attentions, there
+):
+    records = [record(attention, seed, [0.7, 0.6]) for attention, seed in attentions]
+    text = write_report(records, tmp_path)
+    assert ("accuracy less full's" in text) == there
+    assert ("differences are paired by seed" in text) == there
+    rows = tables(text)
+    for attention, _ in attentions:
+        assert len(rows[attention][-1]) == len(rows["attention"][-1])
+    if there:
+        column = rows["attention"][-1].index("accuracy less full's")
+        found = [rows[name][-1][column] for name in ("full", "topk", "hsa")]
+        assert found == ["", "+0.000 (n=1)", ""]

@@ -1,3 +1,6 @@
+from time import perf_counter
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -60,6 +63,34 @@ def test_a_resumed_run_goes_on_bit_for_bit(tmp_path, settings):
         second.model.parameters(), whole.model.parameters(), strict=True
     ):
         assert torch.equal(one, other)
+
+
+def test_processor_seconds_are_those_of_the_epoch(monkeypatch, tmp_path):
+    clock = iter([100.0, 103.0, 110.0, 114.5])
+    time = SimpleNamespace(perf_counter=perf_counter, process_time=lambda: next(clock))
+    monkeypatch.setattr(training_module, "time", time)
+    training = start()
+    training.run_epoch()
+    path = tmp_path / "checkpoint.pt"
+    training.save(path)
+    resumed = start()
+    resumed.load(path)
+    resumed.run_epoch()
+    assert [row["processor_seconds"] for row in resumed.history] == [3.0, 4.5]
+
+
+def test_a_checkpoint_without_processor_seconds_is_gone_on_from(tmp_path):
+    # As of a version that did not measure them.
+    training = start()
+    training.run_epoch()
+    del training.history[0]["processor_seconds"]
+    path = tmp_path / "checkpoint.pt"
+    training.save(path)
+    resumed = start()
+    resumed.load(path)
+    resumed.run_epoch()
+    found = ["processor_seconds" in row for row in resumed.history]
+    assert found == [False, True]
 
 
 def test_seeds_differ_and_leave_torch_alone():
