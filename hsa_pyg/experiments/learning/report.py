@@ -17,6 +17,7 @@ from hsa_pyg.experiments.page import (
     table,
 )
 from hsa_pyg.experiments.records import Record
+from hsa_pyg.experiments.reproduction import reproduction
 
 #: Settings that a title tells, if all runs of a task agree in them.
 _TOLD = (
@@ -51,7 +52,7 @@ def write_report(records: Sequence[Record], images: Path, name: str) -> str:
         name: Of the configuration.
     """
     tasks: dict[str, list[Record]] = {}
-    for record in map(_joined_fold, records):
+    for record in records:
         task = record.configuration["task"]
         task += "-binary" if record.configuration["binary"] else ""
         tasks.setdefault(task, []).append(record)
@@ -62,13 +63,12 @@ def write_report(records: Sequence[Record], images: Path, name: str) -> str:
 
 
 def _task(task: str, records: Sequence[Record], name: str, images: Path) -> list[str]:
-    groups = by_setting(records)
+    groups = by_setting([_joined_fold(record) for record in records])
     titles = _titles(groups)
-    seeds = max(len(group) for group in groups.values())
     parts = [
         f"### {task}",
         _setup(records),
-        f"`hsa-pyg experiment {name} --seeds {seeds}`",
+        reproduction(records, name),
         _scores_table(groups, titles),
         _costs_table(groups, titles),
     ]

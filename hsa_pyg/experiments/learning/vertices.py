@@ -25,6 +25,7 @@ from hsa_pyg.experiments.page import (
     table,
 )
 from hsa_pyg.experiments.records import Record
+from hsa_pyg.experiments.reproduction import reproduction
 from hsa_pyg.integrations.memory import peak_memory, resident_memory
 
 #: Function of each task, by module below this package.
@@ -130,9 +131,8 @@ class Vertices(Experiment):
             chosen = [one for one in records if one.configuration["task"] == task]
             if chosen:
                 parts += [f"### {task}", _EXPLAINED, _table(task, chosen)]
-        seeds = len({record.seed for record in records})
-        command = f"`hsa-pyg experiment {configuration} --seeds {seeds}`"
-        return "\n\n".join([*parts, f"{command}: {provenance(records)}"])
+        command = reproduction(records, configuration)
+        return "\n\n".join([*parts, command, provenance(records)])
 
 
 def load_vertices(settings: VertexSettings, data: Path, cache: Path) -> VertexTask:

@@ -65,7 +65,8 @@ def test_movie_reviews_from_the_files_to_the_page(run, tmp_path):
     assert bag["configuration"]["lr"] is None
     CliRunner().invoke(app, ["report", "reviews"], catch_exceptions=False)
     page = (tmp_path / "docs" / "results.md").read_text()
-    assert "`hsa-pyg experiment reviews --seeds 1`" in page
+    command = "hsa-pyg experiment reviews --seeds 1 --set model=bag-of-words,flat,hsa"
+    assert f"`{command} --set " in page
     assert "| flat, max_tokens 512 | 1 |" in page
     assert (tmp_path / "docs/images/learning_reviews_movie-reviews.png").exists()
     # A second report leaves the page as it is.

@@ -1,4 +1,7 @@
+from dataclasses import asdict
+
 from hsa_pyg.experiments.learning.report import write_report
+from hsa_pyg.experiments.learning.settings import LearningSettings, complete_settings
 from hsa_pyg.experiments.records import Record
 
 ENVIRONMENT = {
@@ -10,24 +13,18 @@ ENVIRONMENT = {
 
 
 def record(model, seed, accuracy, fold=None, **settings):
-    configuration = {"task": "movie-reviews", "model": model, "fold": fold}
-    configuration |= {
-        "binary": None,
-        "max_tokens": 0,
-        "window": None,
-        "regime": "tuned",
-    }
-    configuration |= {"features": "learned", "channels": 8, "layers": 1, "heads": 2}
-    configuration |= {"lr": 0.1, "schedule": "cosine", "batch_size": 4, "epochs": 2}
-    configuration |= {"patience": 5, "dropout": 0.1, **settings}
-    name = f"movie-reviews-{model}" + ("" if fold is None else f"-fold{fold}")
+    task = settings.pop("task", "movie-reviews")
+    asked = {"channels": 8, "layers": 2, "heads": 2, "fold": fold, **settings}
+    complete = complete_settings(LearningSettings(task=task, model=model, **asked))
+    name = f"{task}-{model}-channels8-heads2"
+    name += "" if fold is None else f"-fold{fold}"
     rows = [
         {"seconds": 2.0, "train_loss": 0.5, "val_accuracy": 0.5 + i} for i in range(2)
     ]
     return Record(
         **{"experiment": "learning", "seed": seed, "environment": ENVIRONMENT},
-        setting=name + "".join(f"-{key}{value}" for key, value in settings.items()),
-        configuration=configuration,
+        setting=name + "".join(_told(*item) for item in settings.items()),
+        configuration=asdict(complete),
         seconds=4.0,
         peak_memory=1_000_000,
         attention_flops=10,
@@ -41,6 +38,11 @@ def record(model, seed, accuracy, fold=None, **settings):
     )
 
 
+def _told(key, value):
+    name = "-" + key.replace("_", "-")
+    return {True: name, False: ""}.get(value, f"{name}{value}")
+
+
 def test_settings_are_told_apart_and_compared_by_seed(tmp_path):
     records = [
         *(record("hsa", seed, 0.8 + seed / 100) for seed in range(2)),
@@ -51,7 +53,8 @@ def test_settings_are_told_apart_and_compared_by_seed(tmp_path):
     text = write_report(records, tmp_path, "reviews")
     assert "## reviews\n\n### movie-reviews" in text
     assert "1,600 training, 200 validation and 200 test signals" in text
-    assert "`hsa-pyg experiment reviews --seeds 2`" in text
+    told = "model=hsa,flat,segment --set channels=8 --set heads=2 --set window=4"
+    assert f"`hsa-pyg experiment reviews --seeds 2 --set {told}`" in text
     # The best first, hsa without a difference.
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     assert lines[0].endswith("| less hsa's |")
