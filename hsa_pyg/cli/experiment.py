@@ -6,14 +6,18 @@ import time
 from collections.abc import Sequence
 from heapq import heapreplace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from hsa_pyg.cli import SettingsError
 
 if TYPE_CHECKING:
+    from hsa_pyg.experiments.configuration import Setting
     from hsa_pyg.experiments.running import Run
 
 Results = Annotated[Path, typer.Option("--out", help="Folder of the results files.")]
@@ -50,6 +54,9 @@ def experiment(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would run, and how long.")
     ] = False,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="List what --set changes; run nothing.")
+    ] = False,
 ) -> None:
     """Run every setting of the experiment NAME with every seed.
 
@@ -66,6 +73,12 @@ def experiment(
         if values:
             assignments.append(f"{key}={','.join(values)}")
     override(configuration, assignments)
+    grid = expand(configuration)
+    console = Console()
+    if settings:
+        console.print(_settings_table(configuration.experiment, grid))
+        console.print("-: none, or it plays no part here.")
+        return
     runs = [
         Run(
             configuration.experiment,
@@ -74,11 +87,10 @@ def experiment(
             out / configuration.name,
             work / configuration.name,
         )
-        for setting in expand(configuration)
+        for setting in grid
         for seed in range(seeds or configuration.seeds)
     ]
     waiting = [run for run in runs if not run.is_finished()]
-    console = Console()
     done = len(runs) - len(waiting)
     console.print(f"{len(runs)} runs, {done} of them finished before.")
     _print_interrupted(waiting, console)
@@ -145,6 +157,31 @@ def report(
         except ValueError as error:
             raise SettingsError(str(error)) from error
         console.print(f"{name}: {len(records)} runs -> {target}", soft_wrap=True)
+
+
+def _settings_table(experiment: str, grid: Sequence[Setting]) -> Table:
+    """Every setting, its values over the grid, and what it is."""
+    from hsa_pyg.experiments.configuration import usual_values
+    from hsa_pyg.experiments.descriptions import describe_settings
+    from hsa_pyg.experiments.experiment import find_experiment
+
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("setting", no_wrap=True)
+    table.add_column("here", max_width=24)
+    table.add_column("meaning")
+    values = usual_values(grid)
+    for name, text in describe_settings(find_experiment(experiment).settings).items():
+        here = ", ".join(map(_as_typed, values[name])) or "-"
+        # As they are: brackets are no markup.
+        table.add_row(name, Text(here), Text(text))
+    return table
+
+
+def _as_typed(value: Any) -> str:
+    """A value as ``--set`` takes it."""
+    if isinstance(value, list):
+        return f"[{','.join(map(str, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _print_interrupted(runs: Sequence[Run], console: Console) -> None:

@@ -154,6 +154,21 @@ def expand(configuration: Configuration) -> list[Setting]:
     return list(found.values())
 
 
+def usual_values(grid: Sequence[Setting]) -> dict[str, list[Any]]:
+    """The values of each setting over a grid, each once; None and [] are left out.
+
+    Args:
+        grid: What :func:`expand` gives.
+    """
+    found: dict[str, list[Any]] = {}
+    for setting in grid:
+        for name, value in setting.configuration.items():
+            values = found.setdefault(name, [])
+            if value not in (None, [], *values):
+                values.append(value)
+    return found
+
+
 def _with(
     variants: Sequence[dict[str, Any]], key: str, values: Sequence[Any]
 ) -> list[dict[str, Any]]:

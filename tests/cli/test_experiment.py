@@ -12,6 +12,9 @@ from typer.testing import CliRunner
 
 from hsa_pyg.cli import SettingsError, experiment
 from hsa_pyg.cli.app import app
+from hsa_pyg.experiments.configuration import load_configuration
+from hsa_pyg.experiments.descriptions import describe_settings
+from hsa_pyg.experiments.experiment import find_experiment
 from hsa_pyg.experiments.semantic_focus.experiment import SemanticFocus
 
 TINY = {
@@ -213,3 +216,29 @@ def test_a_plan_adds_up_in_the_unit_of_its_rows(run, monkeypatch):
     planned = run(*asked, "--jobs", "2").output
     assert planned.count(": 1.7 minutes (from its FLOPs)") == 4
     assert "In all 6.7 minutes of work, about 3.3 minutes by 2 jobs." in planned
+
+
+@pytest.mark.parametrize("name", ["semantic-focus", "reviews", "cora"])
+def test_the_settings_of_an_experiment_are_listed(run, tmp_path, name):
+    done = run("experiment", name, "--settings")
+    assert done.exit_code == 0
+    assert not list(tmp_path.iterdir())
+    configuration = load_configuration(name)
+    described = describe_settings(find_experiment(configuration.experiment).settings)
+    rows = [line.split() for line in done.output.splitlines() if line[2:3].strip()]
+    listed = [row[0] for row in rows if row[0] in described]
+    assert listed == list(described)
+
+
+def test_settings_are_listed_as_they_are_asked_for(run):
+    asked = ["experiment", "semantic-focus", "--attention", "hsa", "--settings"]
+    asked += ["--task", "list-ops", "--set", "nesting=windows"]
+    output = run(*asked, "--set", "windows=[5,4]", "--set", "lr=0.5,0.25").output
+    rows = {row[0]: row[1:] for row in map(str.split, output.splitlines()) if row}
+    assert rows["windows"][0] == "[5,4]"
+    assert rows["lr"][:2] == ["0.5,", "0.25"]
+    assert rows["log_scores"][0] == "false"
+    assert rows["max_length"][0] == "600"
+    assert rows["length"][0] == rows["k"][0] == "-"
+    assert "One of list-ops, even-pairs," in " ".join(output.split())
+    assert "plays no part here" in output

@@ -6,6 +6,7 @@ from hsa_pyg.experiments.configuration import (
     expand,
     load_configuration,
     override,
+    usual_values,
 )
 
 
@@ -128,3 +129,15 @@ def test_a_value_joins_the_variants_that_say_nothing_of_its_key(write):
     path = write("variants: [{attention: topk, k: 3}, {attention: hsa-topk}]")
     found = names(load_configuration(path), "k=5,7")
     assert found == ["even-pairs-hsa-topk", "even-pairs-hsa-topk-k7"]
+
+
+def test_the_values_of_a_grid_are_told_setting_by_setting(write):
+    path = write("axes: {attention: [full, topk, hsa], k: [9, 5]}")
+    found = usual_values(expand(load_configuration(path)))
+    assert found["attention"] == ["full", "topk", "hsa"]
+    # Of full attention, None; no windows but of hsa; and nothing ends a run early.
+    assert found["k"] == [9, 5]
+    assert found["windows"] == [[5]]
+    assert found["stop_after"] == []
+    assert found["num_global"] == []
+    assert found["log_scores"] == [False]
