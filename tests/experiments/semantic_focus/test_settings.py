@@ -1,3 +1,6 @@
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
 from hsa_pyg.cli import SettingsError
@@ -56,3 +59,23 @@ def test_hierarchies_are_the_tree_where_there_is_one(attention):
 def test_what_does_not_fit_is_refused(settings, message):
     with pytest.raises(SettingsError, match=message):
         complete(**settings)
+
+
+def as_written(name):
+    """The usual value of a setting as the guide writes it."""
+    default = getattr(FocusSettings(), name)
+    if name == "stop_after":
+        return "none"
+    if default is None:
+        return "by attention" if name == "pad_multiple" else "by task"
+    return str(default).lower()
+
+
+def test_the_guide_has_every_setting_with_its_usual_value():
+    text = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text()
+    part = text.partition("| setting | usual |")[2].partition("\n\n")[0]
+    rows = [line.split(" | ") for line in part.splitlines()[2:]]
+    found = {row[0].strip("| `"): row[1] for row in rows}
+    names = [one.name for one in fields(FocusSettings)]
+    assert list(found) == names
+    assert found == {name: as_written(name) for name in names}
