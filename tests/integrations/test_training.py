@@ -31,6 +31,7 @@ def test_a_run_learns_and_leaves_its_record(make_model, make_data, tmp_path):
     assert [row["epoch"] for row in history] == [0, 1, 2, 3]
     assert history[3]["train/loss"] < history[0]["train/loss"]
     assert all(row["seconds"] > 0 for row in history)
+    assert all(row["processor_seconds"] > 0 for row in history)
     written = json.loads((tmp_path / "result.json").read_text())
     assert written["test_accuracy"] == 1.0
 

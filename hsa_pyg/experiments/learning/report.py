@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 
+from hsa_pyg.experiments.learning.clocks import epoch_seconds
 from hsa_pyg.experiments.learning.plots import plot_learning
 from hsa_pyg.experiments.page import (
     by_setting,
@@ -173,25 +174,25 @@ def _scores_table(
 def _costs_table(
     groups: Mapping[str, Sequence[Record]], titles: Mapping[str, str]
 ) -> str:
+    seconds, clock = epoch_seconds(groups)
     header = ["model", "parameters", "without embeddings"]
-    header += ["attention MFLOP per example", "s per epoch", "epochs"]
+    header += ["attention MFLOP per example", f"{clock} per epoch", "epochs"]
     header += ["leaves/s", "peak memory, MB"]
     rows = []
     for name, group in groups.items():
         facts = group[0].facts
         epochs = [len(record.history) for record in group]
-        seconds = [row["seconds"] for record in group for row in record.history]
         encoder = facts.get("parameters_of_encoder")
         rate = ""
         if "train_leaves" in facts:
-            rate = f"{facts['train_leaves'] / median(seconds):,.0f}"
+            rate = f"{facts['train_leaves'] / seconds[name]:,.0f}"
         rows.append(
             [
                 titles[name],
                 f"{facts['parameters']:,}",
                 "" if encoder is None else f"{facts['parameters'] - encoder:,}",
                 _mega(facts["attention_flops_per_example"]),
-                f"{median(seconds):.1f}",
+                f"{seconds[name]:.1f}",
                 f"{fmean(epochs):.1f}",
                 rate,
                 f"{fmean(record.peak_memory for record in group) / 1e6:,.0f}",
@@ -199,8 +200,9 @@ def _costs_table(
         )
     return (
         "Trained parameters; FLOPs of the matrix products of attention, forward, for "
-        "a training example in the mean; seconds of an epoch's training batches "
-        "(median); most memory of the process, data included.\n\n" + table(header, rows)
+        f"a training example in the mean; {clock} of an epoch's training batches "
+        "(median), and leaves by these; most memory of the process, data included.\n\n"
+        + table(header, rows)
     )
 
 

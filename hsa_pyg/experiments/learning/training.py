@@ -20,6 +20,7 @@ from torchmetrics.classification import MulticlassAUROC
 
 from hsa_pyg.experiments.experiment import Progress
 from hsa_pyg.experiments.learning.building import build_model
+from hsa_pyg.experiments.learning.clocks import warm_up
 from hsa_pyg.experiments.learning.settings import LearningSettings
 from hsa_pyg.experiments.learning.task import Task
 from hsa_pyg.hierarchy import SignalHierarchy
@@ -284,6 +285,7 @@ class TaskTraining:
                 return
             # Lightning draws the first batch before it tells the sampler its epoch.
             self.data.sampler.set_epoch(len(self.history.rows))
+        warm_up(self.model, self._trainer.strategy.root_device)
         try:
             path = str(self.checkpoint) if resumed else None
             self._trainer.fit(self.module, self.data, ckpt_path=path)

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hsa_pyg.experiments.learning.clocks import warm_up
+
 
 class VertexTask(ABC):
     """A graph, the classes of its vertices in three parts, and a model of them.
@@ -120,6 +122,7 @@ class VertexTraining:
         self.patience = patience
         self.clip = clip
         self.done = _Progress()
+        warm_up(task.model)
         parameters = list(task.model.parameters())
         groups: list[dict[str, Any]] = [
             {"params": [p for p in parameters if p.ndim >= 2]},
@@ -151,12 +154,13 @@ class VertexTraining:
         Raises:
             FloatingPointError: if the loss is not finite.
         """
-        begin = time.perf_counter()
+        begin, processor = time.perf_counter(), time.process_time()
         row: dict[str, float] = {
             "epoch": len(self.history),
             "train_loss": self._train(),
         }
         row["seconds"] = time.perf_counter() - begin
+        row["processor_seconds"] = time.process_time() - processor
         logits = self.task.all_logits()
         for part in ("train", "val"):
             mask = self.task.parts[part]

@@ -68,6 +68,7 @@ def test_movie_reviews_from_the_files_to_the_page(run, tmp_path):
     command = "hsa-pyg experiment reviews --seeds 1 --set model=bag-of-words,flat,hsa"
     assert f"`{command} --set " in page
     assert "| flat, max_tokens 512 | 1 |" in page
+    assert "| processor s per epoch |" in page
     assert (tmp_path / "docs/images/learning_reviews_movie-reviews.png").exists()
     # A second report leaves the page as it is.
     CliRunner().invoke(app, ["report", "reviews"], catch_exceptions=False)

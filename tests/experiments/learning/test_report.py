@@ -12,7 +12,7 @@ ENVIRONMENT = {
 }
 
 
-def record(model, seed, accuracy, fold=None, **settings):
+def record(model, seed, accuracy, fold=None, processor=None, **settings):
     task = settings.pop("task", "movie-reviews")
     asked = {"channels": 8, "layers": 2, "heads": 2, "fold": fold, **settings}
     complete = complete_settings(LearningSettings(task=task, model=model, **asked))
@@ -21,6 +21,8 @@ def record(model, seed, accuracy, fold=None, **settings):
     rows = [
         {"seconds": 2.0, "train_loss": 0.5, "val_accuracy": 0.5 + i} for i in range(2)
     ]
+    for row in rows:
+        row |= {} if processor is None else {"processor_seconds": processor}
     return Record(
         **{"experiment": "learning", "seed": seed, "environment": ENVIRONMENT},
         setting=name + "".join(_told(*item) for item in settings.items()),
@@ -64,8 +66,20 @@ def test_settings_are_told_apart_and_compared_by_seed(tmp_path):
     assert lines[4].endswith("| -0.100 ± 0.000 (n=2) |")
     assert lines[5].startswith("| flat, max_tokens 512 | 2 |")
     assert "| hsa | 1,000 | 600 | 2.5 | 2.0 | 2.0 | 50 | 1 |" in text
+    assert "| wall s per epoch |" in text
     assert (tmp_path / "learning_reviews_movie-reviews.png").exists()
     assert "8 runs, 0.0 hours" in text
+
+
+def test_the_clock_of_the_processor_is_told_where_all_runs_have_it(tmp_path):
+    records = [record("hsa", 0, 0.5, processor=0.5), record("flat", 0, 0.5)]
+    assert "wall s of an epoch's training" in write_report(records, tmp_path, "reviews")
+    records[1] = record("flat", 0, 0.5, processor=1.0)
+    text = write_report(records, tmp_path, "reviews")
+    assert "| processor s per epoch |" in text
+    assert "processor s of an epoch's training" in text
+    assert "wall" not in text
+    assert "| hsa | 1,000 | 600 | 2.5 | 0.5 | 2.0 | 200 | 1 |" in text
 
 
 def test_folds_are_runs_of_one_setting(tmp_path):

@@ -5,6 +5,7 @@ import torch
 from torch_geometric.data import Batch
 
 from hsa_pyg.data import Feature, Schema
+from hsa_pyg.experiments.learning import training as module
 from hsa_pyg.experiments.learning.building import build_model
 from hsa_pyg.experiments.learning.settings import LearningSettings, complete_settings
 from hsa_pyg.experiments.learning.task import Task
@@ -14,10 +15,11 @@ from hsa_pyg.experiments.learning.training import (
     best_epoch,
     node_labels,
 )
+from hsa_pyg.integrations.history import History
 from tests.experiments.learning.tiny_data import SCHEMA, two_paragraphs
 
 TINY = {"channels": 8, "layers": 1, "heads": 2, "position_channels": 4, "epochs": 3}
-CLOCKS = ("seconds", "evaluation_seconds")
+CLOCKS = ("seconds", "processor_seconds", "evaluation_seconds")
 
 
 def signals(number, regression=False):
@@ -90,6 +92,37 @@ def test_a_run_that_was_ended_comes_to_the_same_numbers(tmp_path, epochs):
         strict=True,
     )
     assert all(torch.equal(one, other) for one, other in weights)
+
+
+def test_a_checkpoint_of_an_older_version_goes_on(tmp_path):
+    first = train(tmp_path, tell=interrupt_after(2))
+    with pytest.raises(KeyboardInterrupt):
+        first.fit()
+    path = tmp_path / "checkpoint.pt"
+    state = torch.load(path, weights_only=False)
+    for row in state["callbacks"][History().state_key]["rows"]:
+        del row["processor_seconds"]
+    torch.save(state, path)
+    again = train(tmp_path)
+    again.fit()
+    there = ["processor_seconds" in row for row in again.history.rows]
+    assert there == [False, False, True]
+
+
+def test_attention_has_run_before_the_clock_starts(tmp_path, monkeypatch):
+    warmed = []
+
+    def warm_up(model, device):
+        warmed.append((model, device.type, training.history._start))
+
+    monkeypatch.setattr(module, "warm_up", warm_up)
+    training = train(tmp_path, epochs=1)
+    training.fit()
+    assert warmed == [(training.model, training._trainer.strategy.root_device.type, 0)]
+    assert training.history._start > 0
+    # There is nothing left to train.
+    train(tmp_path, epochs=1).fit()
+    assert len(warmed) == 1
 
 
 def test_training_ends_when_the_validation_gets_no_better(tmp_path):

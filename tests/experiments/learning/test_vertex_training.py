@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from hsa_pyg.experiments.learning import vertex_training
 from hsa_pyg.experiments.learning.vertex_training import VertexTask, VertexTraining
 
 
@@ -39,7 +40,7 @@ def training(**options):
 
 
 def numbers(history):
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in history]
+    return [{k: v for k, v in row.items() if "seconds" not in k} for row in history]
 
 
 def test_an_interrupted_run_ends_with_the_same_numbers(tmp_path):
@@ -57,6 +58,25 @@ def test_an_interrupted_run_ends_with_the_same_numbers(tmp_path):
         resumed.run_epoch()
     assert numbers(resumed.history) == numbers(whole.history)
     assert resumed.test() == whole.test()
+
+
+def test_an_older_checkpoint_has_no_clock_of_the_processor(tmp_path):
+    begun = training()
+    begun.run_epoch()
+    del begun.history[0]["processor_seconds"]
+    begun.save(tmp_path / "checkpoint.pt")
+    resumed = training()
+    resumed.load(tmp_path / "checkpoint.pt")
+    resumed.run_epoch()
+    there = ["processor_seconds" in row for row in resumed.history]
+    assert there == [False, True]
+
+
+def test_attention_has_run_before_the_clock_starts(monkeypatch):
+    warmed = []
+    monkeypatch.setattr(vertex_training, "warm_up", warmed.append)
+    begun = training()
+    assert warmed == [begun.task.model]
 
 
 def test_the_best_epoch_is_tested():

@@ -49,6 +49,7 @@ def test_cora_from_the_files_to_the_page(run, tmp_path):
     CliRunner().invoke(app, ["report", "cora"], catch_exceptions=False)
     page = (tmp_path / "docs" / "results.md").read_text()
     assert "treerandom" in page
+    assert "| processor s an epoch |" in page
     told = "--set channels=8 --set heads=2 --set epochs=2"
     assert f"`hsa-pyg experiment cora --seeds 1 {told}`" in page
 
