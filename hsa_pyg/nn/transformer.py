@@ -44,6 +44,7 @@ class PreNormBlock(torch.nn.Module):
         conv: The attention layer, or :obj:`None` for the MLP alone.
         expansion: Width of the MLP's hidden layer, in ``channels``.
         dropout: Dropout on the output of both branches.
+        hidden_channels: Width of the MLP's hidden layer, instead of by ``expansion``.
 
     Shapes:
         - **input:** :math:`(N, F)`, hierarchy, what else the attention takes
@@ -51,13 +52,18 @@ class PreNormBlock(torch.nn.Module):
     """
 
     def __init__(
-        self, channels: int, conv: HSAConv | None, expansion: int, dropout: float
+        self,
+        channels: int,
+        conv: HSAConv | None,
+        expansion: int,
+        dropout: float,
+        hidden_channels: int | None = None,
     ) -> None:
         super().__init__()
         self.conv = conv
         self.norm_attention = LayerNorm(channels) if conv is not None else None
         self.norm_mlp = LayerNorm(channels)
-        self.mlp = _mlp(channels, expansion)
+        self.mlp = _mlp(channels, expansion, hidden_channels)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -85,6 +91,7 @@ class PaperBlock(torch.nn.Module):
         conv: The attention layer, or :obj:`None` for the MLP alone.
         expansion: Width of the MLP's hidden layer, in ``channels``.
         dropout: Dropout on the output of both branches.
+        hidden_channels: Width of the MLP's hidden layer, instead of by ``expansion``.
 
     Shapes:
         - **input:** :math:`(N, F)`, hierarchy, what else the attention takes
@@ -92,12 +99,17 @@ class PaperBlock(torch.nn.Module):
     """
 
     def __init__(
-        self, channels: int, conv: HSAConv | None, expansion: int, dropout: float
+        self,
+        channels: int,
+        conv: HSAConv | None,
+        expansion: int,
+        dropout: float,
+        hidden_channels: int | None = None,
     ) -> None:
         super().__init__()
         self.conv = conv
         self.norm = LayerNorm(channels)
-        self.mlp = _mlp(channels, expansion)
+        self.mlp = _mlp(channels, expansion, hidden_channels)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -110,11 +122,11 @@ class PaperBlock(torch.nn.Module):
         return x + self.dropout(self.mlp(x))
 
 
-def _mlp(channels: int, expansion: int) -> torch.nn.Sequential:
+def _mlp(channels: int, expansion: int, hidden: int | None) -> torch.nn.Sequential:
+    if hidden is None:
+        hidden = expansion * channels
     return torch.nn.Sequential(
-        Linear(channels, expansion * channels),
-        torch.nn.GELU(),
-        Linear(expansion * channels, channels),
+        Linear(channels, hidden), torch.nn.GELU(), Linear(hidden, channels)
     )
 
 
@@ -139,6 +151,7 @@ class HSATransformer(torch.nn.Module):
         self_attention: Whether a leaf attends to itself.
         position: Positions in the domains of the hierarchy, or :obj:`None` for none.
         expansion: Width of the MLPs' hidden layers, in ``channels``.
+        hidden_channels: Width of these layers, instead of by ``expansion``.
         tie_queries: Whether all leaves below a node meet its siblings with one query.
         causal: A node sees no sibling with a larger node id; for both see
             :class:`~hsa_pyg.nn.HSAConv`.
@@ -150,7 +163,7 @@ class HSATransformer(torch.nn.Module):
 
     Raises:
         ValueError: for an unknown ``attention`` or ``block``, heads that do not divide
-            ``channels``, or ``causal`` with tied queries.
+            ``channels``, no ``hidden_channels``, or ``causal`` with tied queries.
         NotImplementedError: for ``causal`` with ``attention="flat"``.
     """
 
@@ -170,6 +183,7 @@ class HSATransformer(torch.nn.Module):
         self_attention: bool = True,
         position: HierarchicalPosition | None = None,
         expansion: int = 2,
+        hidden_channels: int | None = None,
         tie_queries: bool = True,
         causal: bool = False,
         backend: str = "auto",
@@ -183,6 +197,10 @@ class HSATransformer(torch.nn.Module):
             raise ValueError(f"'num_layers' must not be negative, got {num_layers}")
         if block not in ("pre_norm", "paper"):
             raise ValueError(f"'block' must be 'pre_norm' or 'paper', got {block!r}")
+        if hidden_channels is not None and hidden_channels < 1:
+            raise ValueError(
+                f"'hidden_channels' must be at least 1, got {hidden_channels}"
+            )
         if not isinstance(encoder, LeafEncoder):
             if channels is None:
                 raise ValueError("'channels' is needed with a module per leaf type")
@@ -218,6 +236,7 @@ class HSATransformer(torch.nn.Module):
                 None if layer is None else layer(widths, channels, heads, **options),
                 expansion,
                 dropout,
+                hidden_channels,
             )
             for _ in range(num_layers)
         )

@@ -61,6 +61,18 @@ def transformer(**options) -> HSATransformer:
     )
 
 
+def test_the_hidden_layer_has_the_width_that_is_asked_for(batch):
+    for block in ("pre_norm", "paper"):
+        model = transformer(block=block, hidden_channels=7, expansion=3)
+        assert [block.mlp[0].out_channels for block in model.blocks] == [7, 7]
+        assert [block.mlp[2].in_channels for block in model.blocks] == [7, 7]
+        assert model(batch).shape == (3, 3)
+        wide = transformer(block=block, expansion=3)
+        assert wide.blocks[0].mlp[0].out_channels == 48
+    with pytest.raises(ValueError, match="'hidden_channels' must be at least 1, got 0"):
+        transformer(hidden_channels=0)
+
+
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("block", ["pre_norm", "paper"])
 @pytest.mark.parametrize("readout", ["mean", "attention"])

@@ -20,6 +20,7 @@ _ARGUMENTS = {
     "layers": "num_layers",
     "heads": "heads",
     "expansion": "expansion",
+    "hidden": "hidden_channels",
     "block": "block",
     "self_attention": "self_attention",
     "readout": "readout",

@@ -68,12 +68,14 @@ _OF_TASK: dict[str, dict[str, Any]] = {
     "list-ops": {"layers": 4, "batch_size": 32, "dropout": 0.1, "train_size": 9_600}
     | {"val_size": 2_000, "test_size": 2_000},
 }
-#: The paper's settings of texts (its appendix), but for an MLP of 384 instead of 128.
+#: The paper's settings of texts (its appendix). Models whose MLPs have no width of
+#: their own take that of ``expansion``.
 _PAPER: dict[str, Any] = {
     "channels": 384,
     "layers": 1,
     "heads": 3,
     "expansion": 1,
+    "hidden": 128,
     "block": "paper",
     "self_attention": False,
     "position_channels": 768,
@@ -90,10 +92,10 @@ _ABSENT: dict[str, tuple[str, ...]] = {
     "hsa": ("window",),
     "flat": ("window",),
     "deepset": ("window", "heads", "self_attention", "position", "position_channels"),
-    "segment": ("block", "self_attention"),
-    "hgt": ("window", "block", "self_attention"),
-    "gps": ("window", "block", "self_attention", "expansion"),
-    "performer": ("window", "block", "self_attention", "expansion"),
+    "segment": ("hidden", "block", "self_attention"),
+    "hgt": ("hidden", "window", "block", "self_attention"),
+    "gps": ("hidden", "window", "block", "self_attention", "expansion"),
+    "performer": ("hidden", "window", "block", "self_attention", "expansion"),
 }
 #: What a bag of words reads.
 _SIZES = {"train_size", "val_size", "test_size"}
@@ -131,6 +133,8 @@ class LearningSettings:
         layers: Number of blocks.
         heads: Attention heads.
         expansion: Width of the MLPs' hidden layers, in ``channels``.
+        hidden: Width of the MLPs' hidden layers, instead of by ``expansion``; None
+            leaves it to that. Of hsa, flat and deepset.
         block: ``"pre_norm"`` or ``"paper"``.
         self_attention: Whether a leaf attends to itself.
         readout: From leaves to trees, see :class:`~hsa_pyg.nn.LeafReadout`.
@@ -177,6 +181,7 @@ class LearningSettings:
     layers: int | None = None
     heads: int | None = None
     expansion: int | None = None
+    hidden: int | None = None
     block: str | None = None
     self_attention: bool | None = None
     readout: str | None = "mean"
@@ -217,6 +222,12 @@ def complete_settings(settings: LearningSettings) -> LearningSettings:
     usual = {"window": 128, **_USUAL, **_OF_TASK.get(task, {})}
     if settings.regime == "paper":
         usual |= _PAPER
+    if settings.expansion is not None:
+        if settings.hidden is not None:
+            raise SettingsError(
+                "expansion and hidden both tell how wide MLPs are: set one of them."
+            )
+        usual.pop("hidden", None)
     settings = replace(
         settings,
         **{
@@ -232,9 +243,11 @@ def _clear(settings: LearningSettings) -> LearningSettings:
     task, documents = settings.task, settings.task in DOCUMENTS
     absent = set(_ABSENT.get(settings.model, ()))
     if settings.model in GRAPH_MODELS:
-        absent |= {"window", "block", "self_attention"}
+        absent |= {"hidden", "window", "block", "self_attention"}
         if settings.model.endswith("-none"):
             absent.add("heads")
+    if "hidden" not in absent and settings.hidden is not None:
+        absent.add("expansion")
     if not settings.position:
         absent.add("position_channels")
     if settings.features == "learned":
@@ -299,6 +312,7 @@ def _check_numbers(settings: LearningSettings) -> None:
         "layers": 1,
         "heads": 1,
         "expansion": 1,
+        "hidden": 1,
         "window": 1,
         "batch_size": 1,
         "accumulate": 1,

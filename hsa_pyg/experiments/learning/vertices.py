@@ -40,8 +40,8 @@ _VERTICES = {"cora": 2_708, "sqlite-site": 766, "gimp-manual": 685}
 _EXPLAINED = (
     "Scores of the best validation epoch; the difference from the setting `hsa` of the "
     "same seed, with its standard error; seconds of an epoch's training, evaluation "
-    "left out (median); what training adds to the memory of the process at most; FLOPs of "
-    "attention's matrix products in an epoch, evaluation included."
+    "left out (median); what training adds to the memory of the process at most; FLOPs "
+    "of attention's matrix products in an epoch, evaluation included."
 )
 
 

@@ -57,6 +57,20 @@ def test_every_model_is_built_and_its_attention_counted(model):
     assert backward >= 2 * forward
 
 
+def test_mlps_may_have_a_width_of_their_own():
+    for block in ("paper", "pre_norm"):
+        for model in ("hsa", "flat", "deepset"):
+            _, built = made(model=model, hidden=5, block=block)
+            widths = {
+                (name.split(".")[1], tuple(weight.shape))
+                for name, weight in built.named_parameters()
+                if ".mlp." in name and weight.ndim == 2
+            }
+            assert widths == {(i, size) for i in "01" for size in ((5, 8), (8, 5))}
+            _, usual = made(model=model, block=block)
+            assert usual.blocks[0].mlp[0].weight.shape == (16, 8)
+
+
 def test_positions_cost_as_much_as_scores():
     settings, built = made(model="flat", position=False)
     hierarchy = Batch.from_data_list(SIGNALS).hierarchy

@@ -25,6 +25,10 @@ def test_what_is_usual_depends_on_the_task_and_the_regime():
     assert (paper.layers, paper.heads, paper.channels) == (1, 3, 384)
     assert (paper.lr, paper.schedule, paper.block) == (2e-5, "linear", "paper")
     assert paper.self_attention is False
+    assert (paper.hidden, paper.expansion) == (128, None)
+    wide = complete(task="imdb", regime="paper", expansion=2)
+    assert (wide.hidden, wide.expansion) == (None, 2)
+    assert (complete().hidden, complete().expansion) == (None, 2)
     assert complete(regime="paper", lr=1e-3).lr == 1e-3
 
 
@@ -34,6 +38,13 @@ def test_what_plays_no_part_is_cleared():
     assert deepset.heads is None
     assert complete(model="hsa", window=5).window is None
     assert complete(model="segment").window == 128
+    narrow = complete(model="deepset", hidden=32)
+    assert (narrow.hidden, narrow.expansion) == (32, None)
+    for model in ("segment", "hgt", "gps", "performer"):
+        other = complete(model=model, hidden=32)
+        assert other == complete(model=model)
+        assert other.hidden is None
+    assert complete(task="bbbp", model="gine-hsa", hidden=32).hidden is None
     assert complete(windows=[3]).windows == []
     assert complete(task="sst", phrase_weight=0.5).phrase_weight == 0.5
     assert complete(task="sst", tree="flat", phrase_weight=0.5).phrase_weight == 0.0
@@ -60,6 +71,8 @@ def test_what_plays_no_part_is_cleared():
         ({"fold": 10}, "0 to 9"),
         ({"dropout": 1.0}, r"in \[0, 1\)"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"hidden": 0}, "hidden must be at least 1"),
+        ({"hidden": 32, "expansion": 1}, "set one of them"),
         ({"group": 1}, "at least 2 nodes"),
         ({"length": [5]}, "takes two numbers"),
         ({"model": "gine-hsa"}, "reads bonds"),
