@@ -14,6 +14,7 @@ from hsa_pyg.cli import SettingsError
 from hsa_pyg.data import NestedSignal, Schema
 from hsa_pyg.datasets.text_dataset import RawTexts
 from hsa_pyg.experiments.checks import check_name
+from hsa_pyg.experiments.learning.preparation import alone
 from hsa_pyg.nn import LeafEncoder
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class Task:
 def load_task(settings: LearningSettings, data: Path, cache: Path) -> Task:
     """The task that complete settings ask for.
 
+    Of several processes that prepare its data, one does and the others wait.
+
     Args:
         settings: Complete ones.
         data: Folder of the raw data that do not come with the package.
@@ -89,7 +92,8 @@ def load_task(settings: LearningSettings, data: Path, cache: Path) -> Task:
     check_name("task", settings.task, TASKS)
     module, function = TASKS[settings.task]
     loaded = import_module(f"hsa_pyg.experiments.learning.{module}")
-    return getattr(loaded, function)(settings, data, cache)
+    with alone(settings.task, cache):
+        return getattr(loaded, function)(settings, data, cache)
 
 
 def drawn(number: int, size: int | None, part: str) -> list[int]:

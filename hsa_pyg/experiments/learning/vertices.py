@@ -13,6 +13,7 @@ import torch
 from hsa_pyg.experiments.experiment import Experiment, Outcome, Progress
 from hsa_pyg.experiments.learning.clocks import epoch_seconds
 from hsa_pyg.experiments.learning.experiment import cache_folder, data_folder
+from hsa_pyg.experiments.learning.preparation import alone
 from hsa_pyg.experiments.learning.vertex_settings import (
     VertexSettings,
     complete_settings,
@@ -139,6 +140,8 @@ class Vertices(Experiment):
 def load_vertices(settings: VertexSettings, data: Path, cache: Path) -> VertexTask:
     """The task that complete settings ask for.
 
+    Of several processes that prepare its data, one does and the others wait.
+
     Args:
         settings: Complete ones.
         data: Folder of the raw data.
@@ -149,7 +152,8 @@ def load_vertices(settings: VertexSettings, data: Path, cache: Path) -> VertexTa
     """
     module, function = _LOADERS[settings.task]
     loaded = import_module(f"hsa_pyg.experiments.learning.{module}")
-    return getattr(loaded, function)(settings, data, cache)
+    with alone(settings.task, cache):
+        return getattr(loaded, function)(settings, data, cache)
 
 
 def _table(task: str, records: Sequence[Record]) -> str:
