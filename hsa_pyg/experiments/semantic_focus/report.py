@@ -231,7 +231,7 @@ def _seconds(groups: Mapping[str, Sequence[Record]]) -> tuple[dict[str, float], 
         }, "processor s"
     return {
         name: sum(record.seconds for record in group) for name, group in groups.items()
-    }, "wall-clock s"
+    }, "wall s"
 
 
 def _accuracies(group: Sequence[Record]) -> dict[int, float]:
