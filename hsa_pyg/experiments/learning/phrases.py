@@ -52,8 +52,10 @@ def sst(settings: LearningSettings, data: Path, cache: Path) -> Task:
     if settings.features == "glove":
         words = _all_words(whole)
         vectors = word_vectors(settings.vectors, "word", words)
-        _renumber(parts, words)
-        vocab_size = len(words)
+        vocab_size = _renumber(parts, words)
+    elif settings.train_size:
+        # The data set's own vocabulary is that of all training sentences.
+        vocab_size = _renumber(parts, _all_words(parts[:1]))
     schema = parts[0][0].schema
     found = [renest(part, schema, settings) for part in parts]
     schema = found[0][1]
@@ -86,8 +88,9 @@ def _texts(part: Sequence[NestedSignal]) -> RawTexts:
     )
 
 
-def _all_words(parts: Sequence[SSTTrees]) -> dict[str, int]:
-    """An id for every word: of fixed vectors none is trained."""
+def _all_words(parts: Sequence[Sequence[NestedSignal]]) -> dict[str, int]:
+    """An id for every word: of fixed vectors, of which none is trained, or of those
+    that are trained on."""
     words = {PAD_TOKEN: 0, UNKNOWN_TOKEN: 1}
     for part in parts:
         for signal in part:
@@ -96,8 +99,11 @@ def _all_words(parts: Sequence[SSTTrees]) -> dict[str, int]:
     return words
 
 
-def _renumber(parts: Sequence[Sequence[NestedSignal]], words: dict[str, int]) -> None:
+def _renumber(parts: Sequence[Sequence[NestedSignal]], words: dict[str, int]) -> int:
+    """Give the words these ids, unknown ones that of their own; how many there are."""
+    unknown = words[UNKNOWN_TOKEN]
     for part in parts:
         for signal in part:
-            ids = [words[word.lower()] for word in signal["word"].text]
+            ids = [words.get(word.lower(), unknown) for word in signal["word"].text]
             signal["word"].x = torch.tensor(ids)
+    return len(words)

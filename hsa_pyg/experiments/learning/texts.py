@@ -94,11 +94,11 @@ def documents(settings: LearningSettings, make: Make, cache: Path) -> Task:
         encoder = encoder_folder(settings.vectors)
         tokenizer = pretrained_tokenizer(encoder)
         vectors = token_table(encoder, _TOKEN)
-    elif settings.fold is not None:
-        tokenizer = _kept(
-            folder / f"{settings.task}-fold{settings.fold}.json",
-            lambda: _of_fold(make, settings.fold or 0),
-        )
+    elif settings.fold is not None or settings.train_size:
+        name = settings.task
+        name += "" if settings.fold is None else f"-fold{settings.fold}"
+        name += f"-train{settings.train_size}" if settings.train_size else ""
+        tokenizer = _kept(folder / f"{name}.json", lambda: _trained_on(settings, make))
     whole = _split(settings, make, tokenizer)
     sizes = (settings.train_size, settings.val_size, settings.test_size)
     parts = [
@@ -185,9 +185,15 @@ def _all(make: Make) -> Iterable[str]:
     return chain.from_iterable(make(split, None).raw_texts().texts for split in _SPLITS)
 
 
-def _of_fold(make: Make, fold: int) -> Iterable[str]:
-    whole = make(None, None)
-    return whole[_Folds.of(whole, fold).parts[0]].raw_texts().texts
+def _trained_on(settings: LearningSettings, make: Make) -> Iterable[str]:
+    """The texts that are trained on, which alone may make a learned vocabulary."""
+    if settings.fold is None:
+        train = make("train", None)
+    else:
+        whole = make(None, None)
+        train = whole[_Folds.of(whole, settings.fold).parts[0]]
+    chosen = drawn(len(train), settings.train_size, "train")
+    return train[chosen].raw_texts().texts
 
 
 def _kept(path: Path, texts: Callable[[], Iterable[str]]) -> Any:
