@@ -15,7 +15,7 @@ from hsa_pyg.converters import from_graph
 from hsa_pyg.data import NestedSignal
 from hsa_pyg.experiments.learning.vertex_settings import VertexSettings
 from hsa_pyg.experiments.learning.vertex_training import VertexTask
-from hsa_pyg.experiments.models.global_attention import GlobalAttentionGNN
+from hsa_pyg.experiments.models import GlobalAttentionGNN
 from hsa_pyg.nn import LeafEncoder
 
 #: Planetoid's raw files, which the data folder has in ``planetoid``.

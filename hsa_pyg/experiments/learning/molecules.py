@@ -18,8 +18,7 @@ from hsa_pyg.datasets import MoleculeNetTrees
 from hsa_pyg.datasets.raw_files import copy_whole
 from hsa_pyg.experiments.learning.settings import GRAPH_MODELS, LearningSettings
 from hsa_pyg.experiments.learning.task import Task
-from hsa_pyg.experiments.models import make_model
-from hsa_pyg.experiments.models.global_attention import GlobalAttentionGNN
+from hsa_pyg.experiments.models import GlobalAttentionGNN, make_model
 
 #: Number of ids in each of the three columns of a bond's ``edge_attr``.
 BOND_SIZES = tuple(len(values) for values in e_map.values())

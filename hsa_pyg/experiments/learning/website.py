@@ -22,7 +22,7 @@ from hsa_pyg.datasets.splits import hash_split
 from hsa_pyg.datasets.sqlite_site import page_class
 from hsa_pyg.experiments.learning.vertex_settings import VertexSettings
 from hsa_pyg.experiments.learning.vertex_training import VertexTask
-from hsa_pyg.experiments.models.linked_pages import LinkedPages
+from hsa_pyg.experiments.models import LinkedPages
 from hsa_pyg.nn import HierarchicalPosition, HSATransformer
 
 #: Ids that words are hashed to.

@@ -2,7 +2,9 @@
 
 from hsa_pyg.experiments.models.bag_of_words import BagOfWords, bag_of_words
 from hsa_pyg.experiments.models.build import MODELS, make_model
+from hsa_pyg.experiments.models.global_attention import GlobalAttentionGNN
 from hsa_pyg.experiments.models.gps_tree import GPSTree
+from hsa_pyg.experiments.models.linked_pages import LinkedPages
 from hsa_pyg.experiments.models.parameters import (
     ParameterCount,
     count_parameters,
@@ -15,6 +17,8 @@ __all__ = [
     "MODELS",
     "BagOfWords",
     "GPSTree",
+    "GlobalAttentionGNN",
+    "LinkedPages",
     "ParameterCount",
     "SegmentTransformer",
     "TreeGNN",

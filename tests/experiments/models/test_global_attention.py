@@ -6,12 +6,8 @@ from torch_geometric.data import Batch, Data
 
 from hsa_pyg.converters import from_graph
 from hsa_pyg.data import Schema
-from hsa_pyg.experiments.models import count_parameters
-from hsa_pyg.experiments.models.global_attention import (
-    GLOBAL,
-    LOCAL,
-    GlobalAttentionGNN,
-)
+from hsa_pyg.experiments.models import GlobalAttentionGNN, count_parameters
+from hsa_pyg.experiments.models.global_attention import GLOBAL, LOCAL
 from hsa_pyg.nn import HierarchicalPosition
 
 PAIRS = [(a, b) for a in LOCAL for b in GLOBAL if (a, b) != ("none", "none")]

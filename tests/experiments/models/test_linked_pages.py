@@ -5,7 +5,8 @@ import torch
 from torch_geometric.data import Batch
 
 from hsa_pyg.data import Schema
-from hsa_pyg.experiments.models.linked_pages import LINKS, LinkedPages
+from hsa_pyg.experiments.models import LinkedPages
+from hsa_pyg.experiments.models.linked_pages import LINKS
 from hsa_pyg.nn import HSATransformer
 from tests.experiments.models.documents import SAMPLES
 
