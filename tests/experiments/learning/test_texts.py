@@ -2,7 +2,9 @@ import json
 from collections import Counter
 
 import torch
+from torch_geometric.data import Batch
 
+from hsa_pyg.experiments.learning.building import build_model
 from hsa_pyg.experiments.learning.settings import LearningSettings, complete_settings
 from hsa_pyg.experiments.learning.task import drawn, load_task
 from tests.experiments.learning import tiny_data
@@ -84,3 +86,37 @@ def test_fixed_vectors_of_sst_reach_words_of_no_training_sentence(tmp_path):
     ids = {w.lower(): i for one in texts for w, i in zip(one.text, one.x, strict=True)}
     assert len({int(i) for i in ids.values()}) == len(ids)
     assert task.facts["vocabulary"] == 2 + len(ids)
+
+
+def test_the_flat_twin_of_the_paper_has_softmax_over_the_first_tokens(tmp_path):
+    tiny_data.write_imdb(tmp_path / "data")
+    paper = {"task": "imdb", "regime": "paper", "channels": 6, "heads": 3}
+    paper |= {"position_channels": 4, "train_size": 0}
+    whole = load(tmp_path, **paper)
+    twin = {**paper, "model": "flat", "tree": "flat", "max_tokens": 7}
+    first = load(tmp_path, **twin)
+    assert all(
+        torch.equal(one["token"].x, other["token"].x[:7])
+        for one, other in zip(first.train, whole.train, strict=True)
+    )
+    assert any(len(signal["token"].x) > 7 for signal in whole.train)
+    batch = Batch.from_data_list([first.train[0], first.train[1]])
+    hierarchy = batch.hierarchy
+    assert hierarchy.max_depth == 1
+    torch.manual_seed(0)
+    settings = complete_settings(LearningSettings(**twin))
+    model = build_model(settings, first).eval().double()
+    conv = model.blocks[0].conv
+    eps, domain = model.position(batch, hierarchy)
+    x = model.encoder(batch.x_dict, hierarchy)
+    q, k, v, position, _ = conv.project(x, hierarchy, eps.double(), domain)
+    e = position[hierarchy.leaves]
+    scores = torch.einsum("ihd,jhd->hij", q, k) / q.size(-1) ** 0.5
+    scores = scores + torch.einsum("ihd,jhd->hij", e, e)
+    tree = batch["token"].batch
+    # Within a document, and in the paper not to itself.
+    seen = (tree[:, None] == tree) & ~torch.eye(len(tree), dtype=torch.bool)
+    weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+    expected = torch.einsum("hij,jhd->ihd", weights, v) + q
+    found = conv(x, hierarchy, position=eps.double(), domain=domain)
+    torch.testing.assert_close(found, conv.lin_out(expected.flatten(1)))
