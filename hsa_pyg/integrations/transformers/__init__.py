@@ -33,6 +33,7 @@ from hsa_pyg.integrations.transformers.trees import (
     make_builder,
     nested_forest,
 )
+from hsa_pyg.integrations.transformers.word_states import word_states
 
 __all__ = [
     "Clusters",
@@ -63,4 +64,5 @@ __all__ = [
     "restore_attention",
     "select_layers",
     "token_vectors",
+    "word_states",
 ]
