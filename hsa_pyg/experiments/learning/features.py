@@ -1,15 +1,19 @@
-"""Fixed vectors of words, tokens and sentences for the leaves of a task."""
+"""Vectors of words, tokens and sentences for the leaves of a task."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.nn import LeafEncoder
@@ -32,14 +36,19 @@ class LeafVectors:
 
 
 def word_vectors(
-    path: str | None, leaf: str, vocabulary: Mapping[str, int]
+    path: str | None,
+    leaf: str,
+    vocabulary: Mapping[str, int],
+    *,
+    trainable: bool = False,
 ) -> LeafVectors:
-    """Fixed vectors of words.
+    """Vectors of words.
 
     Args:
         path: A text file of vectors; None for GloVe of an installed package.
         leaf: Type of the words.
         vocabulary: The words with their ids.
+        trainable: Whether they are trained from there.
 
     Raises:
         SettingsError: if there is no such file or package.
@@ -60,7 +69,8 @@ def word_vectors(
         "words": len(found.words),
         "words_with_vector": int(found.found.sum()),
     }
-    return LeafVectors(partial(_encoder, leaf, found.table("mean")), facts)
+    table = found.table("mean")
+    return LeafVectors(partial(_encoder, leaf, table, trainable), facts)
 
 
 def encoder_folder(path: str | None) -> Path:
@@ -83,22 +93,58 @@ def pretrained_tokenizer(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
-def token_table(folder: Path, leaf: str) -> LeafVectors:
+def token_table(folder: Path, leaf: str, *, trainable: bool = False) -> LeafVectors:
     """A pretrained encoder's table of input embeddings.
 
     Args:
         folder: Of the encoder.
         leaf: Type of the tokens, whose ids are those of its tokenizer.
+        trainable: Whether it is trained from there.
     """
     from transformers import AutoModel
 
     model = AutoModel.from_pretrained(folder, local_files_only=True)
     table = model.get_input_embeddings().weight.detach().clone()
-    return LeafVectors(partial(_encoder, leaf, table), {"vectors": "table of tokens"})
+    return LeafVectors(
+        partial(_encoder, leaf, table, trainable), {"vectors": "table of tokens"}
+    )
 
 
-def _encoder(leaf: str, table: torch.Tensor, channels: int) -> LeafEncoder:
-    return LeafEncoder(channels, modules={leaf: WordVectorEmbedding(table, channels)})
+def contextual_words(
+    folder: Path, sentences: Sequence[Sequence[str]], cache: Path
+) -> list[Tensor]:
+    """A pretrained encoder's states of words in their sentences, computed once.
+
+    Args:
+        folder: Of the encoder.
+        sentences: The words of each sentence.
+        cache: Folder that keeps them.
+
+    Returns:
+        For each sentence ``[num_words, channels]`` float16.
+    """
+    from hsa_pyg.integrations.transformers import TextVectors, word_states
+
+    encoder = TextVectors.from_pretrained(folder, log=False)
+    digest = sha256(encoder.fingerprint.encode())
+    digest.update(json.dumps([list(words) for words in sentences]).encode())
+    path = cache / f"{digest.hexdigest()[:32]}.pt"
+    lengths = [len(words) for words in sentences]
+    if path.exists():
+        rows = torch.load(path, weights_only=True)
+    else:
+        found = word_states(sentences, encoder.model, encoder.tokenizer, log=False)
+        rows = torch.cat(found).half()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}.part")
+        torch.save(rows, part)
+        os.replace(part, path)
+    return list(rows.split(lengths))
+
+
+def _encoder(leaf: str, table: Tensor, trainable: bool, channels: int) -> LeafEncoder:
+    vectors = WordVectorEmbedding(table, channels, trainable=trainable)
+    return LeafEncoder(channels, modules={leaf: vectors})
 
 
 def _package(module: str, packages: str) -> Path:

@@ -14,6 +14,8 @@ from hsa_pyg.datasets import SSTTrees
 from hsa_pyg.datasets.text_dataset import RawTexts
 from hsa_pyg.experiments.learning.features import (
     LeafVectors,
+    contextual_words,
+    encoder_folder,
     word_vectors,
 )
 from hsa_pyg.experiments.learning.nesting import renest
@@ -51,8 +53,12 @@ def sst(settings: LearningSettings, data: Path, cache: Path) -> Task:
     vocab_size, vectors = whole[0].vocab_size, LeafVectors()
     if settings.features == "glove":
         words = _all_words(whole)
-        vectors = word_vectors(settings.vectors, "word", words)
+        vectors = word_vectors(
+            settings.vectors, "word", words, trainable=bool(settings.tune_vectors)
+        )
         vocab_size = _renumber(parts, words)
+    elif settings.features == "minilm-words":
+        _contextualise(parts, encoder_folder(settings.vectors), cache / "words")
     elif settings.train_size:
         # The data set's own vocabulary is that of all training sentences.
         vocab_size = _renumber(parts, _all_words(parts[:1]))
@@ -60,12 +66,13 @@ def sst(settings: LearningSettings, data: Path, cache: Path) -> Task:
     found = [renest(part, schema, settings) for part in parts]
     schema = found[0][1]
     train, val, test = (part for part, _ in found)
+    learned = settings.features == "learned"
     return Task(
         train,
         val,
         test,
         schema=schema,
-        vocab_sizes={} if vectors.encoder else {"word": vocab_size},
+        vocab_sizes={"word": vocab_size} if learned else {},
         outputs=whole[0].num_classes,
         domains=dict.fromkeys(schema.internal_types, "sequence"),
         encoder=vectors.encoder,
@@ -97,6 +104,17 @@ def _all_words(parts: Sequence[Sequence[NestedSignal]]) -> dict[str, int]:
             for word in signal["word"].text:
                 words.setdefault(word.lower(), len(words))
     return words
+
+
+def _contextualise(
+    parts: Sequence[Sequence[NestedSignal]], encoder: Path, cache: Path
+) -> None:
+    """Give the words an encoder's states of them instead of ids."""
+    signals = [signal for part in parts for signal in part]
+    sentences = [signal["word"].text for signal in signals]
+    states = contextual_words(encoder, sentences, cache)
+    for signal, x in zip(signals, states, strict=True):
+        signal["word"].x = x.float()
 
 
 def _renumber(parts: Sequence[Sequence[NestedSignal]], words: dict[str, int]) -> int:

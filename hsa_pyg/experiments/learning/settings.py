@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any
@@ -22,7 +22,9 @@ GRAPH_MODELS = tuple(
     if (local, attention) != ("none", "none")
 )
 REGIMES = ("tuned", "paper")
-FEATURES = ("learned", "glove", "minilm-tokens", "minilm-sentences")
+FEATURES = ("learned", "glove", "minilm-tokens", "minilm-words", "minilm-sentences")
+#: Features of words and tokens that may be trained on.
+_TABLES = ("glove", "minilm-tokens")
 TREES = ("own", "random", "windows", "flat")
 BLOCKS = ("pre_norm", "paper")
 SCHEDULES = ("cosine", "linear")
@@ -115,8 +117,11 @@ class LearningSettings:
         regime: ``"tuned"``, or ``"paper"``: what else is not set is as in the paper.
         features: Vectors of the leaves: ``"learned"`` with the rest; ``"glove"``, fixed
             word vectors; ``"minilm-tokens"``, a pretrained encoder's fixed table of
-            tokens; or ``"minilm-sentences"``, its fixed vectors of sentences, which
+            tokens; ``"minilm-words"``, of SST, its fixed states of the words in their
+            sentences; or ``"minilm-sentences"``, its fixed vectors of sentences, which
             then are the leaves.
+        tune_vectors: Whether vectors of words or tokens are trained with the rest,
+            from what they are.
         vectors: File of other word vectors, in the text form of GloVe and word2vec, or
             folder of another encoder.
         tree: ``"own"``; ``"random"``, the own one with its leaves at random places;
@@ -170,6 +175,7 @@ class LearningSettings:
     model: str = "hsa"
     regime: str | None = "tuned"
     features: str | None = "learned"
+    tune_vectors: bool | None = False
     vectors: str | None = None
     tree: str | None = "own"
     windows: list[int] = field(default_factory=lambda: [8, 8, 8])
@@ -252,12 +258,14 @@ def _clear(settings: LearningSettings) -> LearningSettings:
         absent.add("position_channels")
     if settings.features == "learned":
         absent.add("vectors")
+    if settings.features not in _TABLES:
+        absent.add("tune_vectors")
     if settings.tree != "own":
         absent |= {"depth", "group"}
     if not documents:
         absent.add("max_tokens")
     if not documents and task != "sst":
-        absent.add("features")
+        absent |= {"features", "tune_vectors"}
     if task not in ITEMS:
         absent.add("parts")
     if task != "emoji":
@@ -369,9 +377,15 @@ def _check_together(settings: LearningSettings) -> None:
         raise SettingsError("The model 'segment' needs layers=2 at least.")
     if settings.tree == "windows" and not settings.windows:
         raise SettingsError("tree=windows needs windows, such as windows=[8,8].")
-    known = {**dict.fromkeys(DOCUMENTS, FEATURES), "sst": ("learned", "glove")}
-    if settings.features not in known.get(task, ("learned",)):
+    known: Sequence[str] = ("learned",)
+    if task in DOCUMENTS:
+        known = [name for name in FEATURES if name != "minilm-words"]
+    elif task == "sst":
+        known = ("learned", "glove", "minilm-words")
+    if settings.features not in known:
         raise SettingsError(
             f"The task {task!r} has no features {settings.features!r}, but "
-            f"{', '.join(known.get(task, ('learned',)))}."
+            f"{', '.join(known)}."
         )
+    if settings.tune_vectors and settings.features not in _TABLES:
+        raise SettingsError(f"tune_vectors is for features={' or '.join(_TABLES)}.")

@@ -86,14 +86,16 @@ def documents(settings: LearningSettings, make: Make, cache: Path) -> Task:
         cache: Folder of vocabularies and vectors.
     """
     folder = cache / "vocabularies"
-    vectors, tokenizer = LeafVectors(), None
+    vectors, tokenizer, tuned = LeafVectors(), None, bool(settings.tune_vectors)
     if settings.features == "glove":
         tokenizer = _kept(folder / f"{settings.task}-all.json", lambda: _all(make))
-        vectors = word_vectors(settings.vectors, _TOKEN, tokenizer.get_vocab())
+        vectors = word_vectors(
+            settings.vectors, _TOKEN, tokenizer.get_vocab(), trainable=tuned
+        )
     elif settings.features == "minilm-tokens":
         encoder = encoder_folder(settings.vectors)
         tokenizer = pretrained_tokenizer(encoder)
-        vectors = token_table(encoder, _TOKEN)
+        vectors = token_table(encoder, _TOKEN, trainable=tuned)
     elif settings.fold is not None or settings.train_size:
         name = settings.task
         name += "" if settings.fold is None else f"-fold{settings.fold}"

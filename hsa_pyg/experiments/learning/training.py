@@ -46,8 +46,9 @@ class TaskClassifier(SignalClassifier):
     Args:
         model: Maps a batch of signals to logits.
         num_classes: Number of classes.
-        node_weight: Weight of the mean loss over all labelled nodes: the model's head
-            reads the mean over the leaves below each.
+        node_weight: Weight of the mean loss over all labelled nodes. A linear head of
+            its own reads the mean over the leaves below each: most phrases are neutral
+            and most sentences are not, which one head would have to average.
         **kwargs: As for :class:`~hsa_pyg.integrations.lightning.SignalClassifier`.
     """
 
@@ -61,6 +62,9 @@ class TaskClassifier(SignalClassifier):
         super().__init__(model, num_classes, **kwargs)
         self.num_classes = num_classes
         self.node_weight = node_weight
+        if node_weight:
+            width: int = model.head.in_channels  # type: ignore[union-attr, assignment]
+            self.node_head = torch.nn.Linear(width, num_classes)
 
     def make_scores(self, num_classes: int) -> MetricCollection:
         """Accuracy, macro F1 and, for two classes, the area under the ROC curve."""
@@ -76,7 +80,7 @@ class TaskClassifier(SignalClassifier):
         model: Any = self.model
         x, hierarchy = model.embed(batch)
         logits = model.head(model.dropout(model.readout(x, hierarchy)))
-        nodes = model.head(model.dropout(leaf_means(x, hierarchy)))
+        nodes = self.node_head(model.dropout(leaf_means(x, hierarchy)))
         labels = node_labels(batch, hierarchy, self.num_classes)
         loss = F.cross_entropy(logits, batch.y.view(-1))
         beside = F.cross_entropy(nodes, labels, ignore_index=_IGNORED)

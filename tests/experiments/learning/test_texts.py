@@ -1,6 +1,7 @@
 import json
 from collections import Counter
 
+import pytest
 import torch
 from torch_geometric.data import Batch
 
@@ -86,6 +87,22 @@ def test_fixed_vectors_of_sst_reach_words_of_no_training_sentence(tmp_path):
     ids = {w.lower(): i for one in texts for w, i in zip(one.text, one.x, strict=True)}
     assert len({int(i) for i in ids.values()}) == len(ids)
     assert task.facts["vocabulary"] == 2 + len(ids)
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_word_vectors_may_be_trained_on(tmp_path, tuned):
+    tiny_data.write_sst(tmp_path / "data")
+    vectors = tmp_path / "v.txt"
+    vectors.write_text("film 3.0 4.0\nbad 5.0 6.0\n")
+    sst = {"task": "sst", "features": "glove", "vectors": str(vectors)}
+    task = load(tmp_path, **sst, tune_vectors=tuned)
+    assert task.encoder is not None
+    encoder = task.encoder(4)
+    trained = {name for name, _ in encoder.named_parameters() if "table" in name}
+    assert trained == ({"encoders.word.table"} if tuned else set())
+    ids = task.train[2]["word"].x
+    assert task.train[2]["word"].text == ["film"]
+    assert encoder.encoders["word"].table[ids].tolist() == [[3.0, 4.0]]
 
 
 def test_the_flat_twin_of_the_paper_has_softmax_over_the_first_tokens(tmp_path):

@@ -219,6 +219,14 @@ def test_every_phrase_may_be_learned_besides():
     loss, logits = both.compute_loss(batch, "train")
     assert torch.equal(logits, plain.compute_loss(batch, "train")[1])
     assert loss > plain.compute_loss(batch, "train")[0]
+    # Nodes have a head of their own, and share all that lies below it.
+    beside = loss - both.compute_loss(batch, "val")[0]
+    own, shared, whole = torch.autograd.grad(
+        beside, [both.node_head.weight, model.norm.weight, model.head.weight]
+    )
+    assert own.abs().max() > 0
+    assert shared.abs().max() > 0
+    assert whole.abs().max() == 0
     # Validation is by whole trees alone.
     assert torch.equal(
         both.compute_loss(batch, "val")[0], plain.compute_loss(batch, "val")[0]
