@@ -11,9 +11,9 @@ ENV := $(or $(VIRTUAL_ENV),$(CONDA_PREFIX),.venv)
 BIN := $(ENV)/bin
 # One stamp per set of extras: they are installed again when pyproject.toml changes.
 STAMP := $(ENV)/.hsa-pyg-
-STAMPS := $(addprefix $(STAMP),all test dev)
+STAMPS := $(addprefix $(STAMP),all test dev docs)
 
-.PHONY: demo test coverage lint format docs clean
+.PHONY: demo test coverage lint format docs pictures clean
 .DEFAULT_GOAL := test
 
 demo: $(STAMP)all
@@ -36,8 +36,15 @@ format: $(STAMP)dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(STAMP)all
+# The site, into runs/site; a warning is an error.
+docs: $(STAMP)docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open runs/site/index.html"
+
+# The pictures that explain the mechanism.
+pictures: $(STAMP)docs
 	$(BIN)/python docs/plot_tree_attention.py
+	$(BIN)/python docs/plot_four_passes.py
 
 clean:
 	rm -rf .venv .coverage .mypy_cache .pytest_cache .ruff_cache runs

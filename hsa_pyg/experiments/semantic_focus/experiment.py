@@ -88,7 +88,7 @@ class SemanticFocus(Experiment):
 
     def page(self, records: Sequence[Record], images: Path, configuration: str) -> str:
         """See :func:`write_report`."""
-        return write_report(records, images)
+        return write_report(records, images, configuration)
 
 
 def _sample(settings: FocusSettings) -> FocusSettings:

@@ -17,6 +17,7 @@ from hsa_pyg.experiments.page import (
     table,
 )
 from hsa_pyg.experiments.records import Record
+from hsa_pyg.experiments.reproduction import reproduction
 from hsa_pyg.experiments.semantic_focus.convergence import (
     bootstrap,
     curves,
@@ -31,25 +32,24 @@ LOSS_LEVELS = (0.5, 0.1)
 ACCURACY_LEVELS = (0.95, 1.0)
 
 
-def write_report(records: Sequence[Record], images: Path) -> str:
+def write_report(records: Sequence[Record], images: Path, configuration: str) -> str:
     """Markdown of all runs, task by task; pictures go to a folder.
 
     Args:
-        records: Finished runs.
+        records: Finished runs of one configuration.
         images: Folder of the pictures, beside the page.
+        configuration: Its name, for the commands that make the runs again.
     """
     tasks: dict[str, list[Record]] = {}
     for record in records:
         tasks.setdefault(record.configuration["task"], []).append(record)
-    parts = [
-        _task(name, tasks[name], images / f"semantic_focus_{name}.png")
-        for name in sorted(tasks)
-    ]
+    parts = [_task(name, tasks[name], images, configuration) for name in sorted(tasks)]
     return "\n\n".join([*parts, provenance(records)])
 
 
-def _task(task: str, records: Sequence[Record], picture: Path) -> str:
+def _task(task: str, records: Sequence[Record], images: Path, name: str) -> str:
     groups = by_setting(records)
+    picture = images / f"semantic_focus_{task}.png"
     titles = _titles([name.removeprefix(f"{task}-") for name in groups], groups)
     plot_convergence(
         {titles[name]: [r.history for r in group] for name, group in groups.items()},
@@ -58,12 +58,13 @@ def _task(task: str, records: Sequence[Record], picture: Path) -> str:
     parts = [
         f"### {task}",
         _setup(records),
+        reproduction(records, name),
         _epochs_table(groups, titles),
         _final_table(groups, titles),
     ]
     full = _full(groups)
     if full is not None and len(groups) > 1:
-        parts.insert(3, _savings_table(groups, titles, full))
+        parts.insert(4, _savings_table(groups, titles, full))
     parts.append(f"![{task}: medians and quartiles](images/{picture.name})")
     return "\n\n".join(parts)
 

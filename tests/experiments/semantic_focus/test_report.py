@@ -52,7 +52,9 @@ def test_the_report_by_hand(tmp_path):
         record("topk", 1, [0.6, 0.2, 0.0], stopped=True),
         record("topk", 2, [0.7, 0.7, 0.7, 0.7]),
     ]
-    text = write_report(records, tmp_path)
+    text = write_report(records, tmp_path, "semantic-focus")
+    command = "hsa-pyg experiment semantic-focus --seeds 3 --set attention=full,topk"
+    assert f"\n`{command} --set stop_after=1`\n" in text
     rows = tables(text)
     epochs, saved, final = rows["topk"]
     # Half of log 2 is 0.35, a tenth 0.069.
@@ -80,12 +82,12 @@ def test_times_are_the_processors_if_all_rows_have_them(tmp_path):
     # The wall clock says 10 s per epoch.
     new = [record("full", 0, [0.7, 0.6], processor=4.0)]
     new += [record("topk", seed, [0.7, 0.6], processor=seed) for seed in (1.0, 2.0)]
-    rows = tables(write_report(new, tmp_path))
+    rows = tables(write_report(new, tmp_path, "semantic-focus"))
     times = [row.index("processor s per epoch") for row in rows["attention"][-1:]]
     assert [rows[name][-1][times[0]] for name in ("full", "topk")] == ["4.00", "1.50"]
     # One file of an older version: the wall clock, for every setting.
     old = [*new, record("topk", 3, [0.7, 0.6])]
-    rows = tables(write_report(old, tmp_path))
+    rows = tables(write_report(old, tmp_path, "semantic-focus"))
     column = rows["attention"][-1].index("wall s per epoch")
     assert [rows[name][-1][column] for name in ("full", "topk")] == ["10.00", "10.00"]
 
@@ -94,7 +96,7 @@ def test_one_row_without_processor_seconds_makes_it_the_wall_clock(tmp_path):
     # Of a run that went on from a checkpoint of an older version.
     resumed = record("full", 0, [0.7, 0.6], processor=4.0)
     del resumed.history[0]["processor_seconds"]
-    rows = tables(write_report([resumed], tmp_path))
+    rows = tables(write_report([resumed], tmp_path, "semantic-focus"))
     column = rows["attention"][-1].index("wall s per epoch")
     assert rows["full"][-1][column] == "10.00"
 
@@ -113,7 +115,7 @@ def test_differences_from_full_are_told_where_there_are_any(
     tmp_path, attentions, there
 ):
     records = [record(attention, seed, [0.7, 0.6]) for attention, seed in attentions]
-    text = write_report(records, tmp_path)
+    text = write_report(records, tmp_path, "semantic-focus")
     assert ("accuracy less full's" in text) == there
     assert ("differences are paired by seed" in text) == there
     rows = tables(text)

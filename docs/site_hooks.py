@@ -1,0 +1,78 @@
+"""What the documentation site needs beside its pages; MkDocs calls these hooks."""
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from latex2mathml.converter import convert
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+
+#: Pages of the site that lie at the top of the repository.
+TOP_PAGES = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+
+_FORMULA = re.compile(
+    r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
+)
+_LINK_OUT = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)#]+)(?:#[^)]*)?\)")
+
+
+def pages_of_experiments(root: Path = ROOT) -> set[str]:
+    """Pages that the shipped experiments write, by their path below ``docs``.
+
+    They are not there before ``hsa-pyg report`` has written them.
+    """
+    files = (root / "examples" / "experiments").glob("*.yaml")
+    pages = (yaml.safe_load(file.read_text())["page"] for file in files)
+    return {page.removeprefix("docs/") for page in pages}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages from the repository's top, and stand-ins for unwritten ones."""
+    for page, source in TOP_PAGES.items():
+        text = _within_docs((ROOT / source).read_text())
+        files.append(File.generated(config, page, content=text))
+    for page in sorted(pages_of_experiments()):
+        if files.get_file_from_path(page) is None:
+            title = page.removesuffix(".md").replace("_", " ").capitalize()
+            text = (
+                f"# {title}\n\nThis page is written by `hsa-pyg report`, and has not "
+                "been yet: see [experiments](experiments.md).\n"
+            )
+            files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links that lead out of the site: to a page at the top, or the path by name."""
+    up = page.file.src_uri.count("/")
+
+    def replace(match: re.Match[str]) -> str:
+        text, target = match.groups()
+        if target.count("../") <= up:
+            return match[0]
+        path = target.replace("../", "")
+        inside = {source: name for name, source in TOP_PAGES.items()}.get(path)
+        if inside is not None:
+            return f"[{text}]({'../' * up}{inside})"
+        return f"{text} (`{path}`)"
+
+    return _LINK_OUT.sub(replace, markdown)
+
+
+def on_page_content(html_text: str, **_: Any) -> str:
+    """Formulas as MathML, which browsers draw themselves: no script, no network."""
+
+    def replace(match: re.Match[str]) -> str:
+        display = "block" if match[2] == "[" else "inline"
+        return convert(html.unescape(match[3]).strip(), display=display)
+
+    return _FORMULA.sub(replace, html_text)
+
+
+def _within_docs(text: str) -> str:
+    """Links of a page at the top, as seen from within ``docs``."""
+    return re.sub(r"\]\(docs/", "](", text)
