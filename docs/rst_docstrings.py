@@ -18,8 +18,8 @@ SECTIONS = {
 }
 
 _BLOCK = re.compile(
-    r"^(?P<indent>[ ]*)\.\. (?P<kind>math|code-block)::(?: *(?P<language>\w+))?\n"
-    r"(?P<body>(?:[ ]*\n|(?P=indent)[ ]+.*(?:\n|\Z))+)",
+    r"^(?P<indent>[ ]*)\.\. (?P<kind>math|code-block)::[ ]*(?P<first>.*)\n"
+    r"(?P<body>(?:[ ]*\n|(?P=indent)[ ]+.*(?:\n|\Z))*)",
     re.MULTILINE,
 )
 _ROLE = re.compile(r":(?P<role>class|func|meth|attr|obj|mod|data):`(?P<name>[^`]+)`")
@@ -60,11 +60,12 @@ def _one_line(text: str) -> str:
 def _block(match: re.Match[str]) -> str:
     body = textwrap.dedent(match["body"]).strip("\n")
     if match["kind"] == "math":
+        body = f"{match['first']}\n{body}".strip("\n")
         if "&" in body or r"\\" in body:
             body = f"\\begin{{aligned}}\n{body}\n\\end{{aligned}}"
         lines = ["$$", *body.splitlines(), "$$"]
     else:
-        language = "pycon" if ">>>" in body else match["language"]
+        language = "pycon" if ">>>" in body else match["first"]
         lines = [f"```{language}", *body.splitlines(), "```"]
     return "\n" + textwrap.indent("\n".join(lines), match["indent"]) + "\n\n"
 
