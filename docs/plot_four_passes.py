@@ -104,8 +104,8 @@ def within_families(axes: Axes) -> None:
 
 def draw() -> Figure:
     """The four panels."""
-    figure = Figure(figsize=(10.4, 2.4), layout="constrained")
-    panels = figure.subplots(1, 4)
+    figure = Figure(figsize=(7.2, 5.0), layout="constrained")
+    panels = list(figure.subplots(2, 2).flat)
     for axes, (title, text) in zip(panels, PANELS, strict=True):
         draw_nodes(axes)
         axes.set_title(title, fontsize=10, loc="left", fontweight="bold")

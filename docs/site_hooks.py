@@ -68,9 +68,26 @@ def on_page_content(html_text: str, **_: Any) -> str:
 
     def replace(match: re.Match[str]) -> str:
         display = "block" if match[2] == "[" else "inline"
-        return convert(html.unescape(match[3]).strip(), display=display)
+        return to_mathml(html.unescape(match[3]).strip(), display)
 
     return _FORMULA.sub(replace, html_text)
+
+
+def to_mathml(formula: str, display: str = "inline") -> str:
+    """A formula of LaTeX as MathML.
+
+    Args:
+        formula: The formula, without its dollars.
+        display: ``"inline"`` or ``"block"``.
+    """
+    # The converter knows align* alone, and no escapes in text.
+    formula = formula.replace("{aligned}", "{align*}")
+    formula = re.sub(
+        r"\\text\{([^}]*)\}",
+        lambda match: match[0].replace(r"\_", "_"),
+        formula,
+    )
+    return convert(formula, display=display)
 
 
 def _within_docs(text: str) -> str:
