@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -87,8 +87,10 @@ def select_parent_edges(edges: Mapping[EdgeType, Tensor]) -> dict[EdgeType, Tens
         if kind[1] != CHILD_OF:
             continue
         if not _holds_integers(edge):
+            remedy = "; use edge_index.long()" if isinstance(edge, Tensor) else ""
             raise TypeError(
-                f"edges {kind} must be a tensor that holds integers, got {_kind(edge)}"
+                f"edges {kind} must be a tensor that holds integers, got "
+                f"{_kind(edge)}{remedy}"
             )
         chosen[kind] = edge
     return chosen
@@ -136,6 +138,33 @@ def check_forest(
     return leaf_mask
 
 
+def transposed_hint(edge: Tensor) -> str:
+    """A remedy if edges of a wrong shape would be right transposed, else nothing."""
+    if edge.dim() == 2 and edge.size(1) == 2:
+        return "; transpose them by edge_index.t()"
+    return ""
+
+
+def swapped_hint(edge: Tensor, sizes: Sequence[int]) -> str:
+    """A remedy if wrong parent edges would be right the other way round, else nothing.
+
+    Args:
+        edge: int64 [2, E].
+        sizes: numbers of nodes of the child type and of the parent type.
+    """
+    # Families share a parent, so parents are what comes more than once.
+    children, parents = (row.unique().numel() for row in edge)
+    if not children < parents == edge.size(1):
+        return ""
+    fits = [bool(((edge[1 - i] >= 0) & (edge[1 - i] < sizes[i])).all()) for i in (0, 1)]
+    swapped = "; child and parent seem to be swapped: "
+    if all(fits):
+        return swapped + "row 0 holds the child, so use edge_index.flip(0)"
+    if int(edge[1].max()) < sizes[1]:
+        return swapped + f"an edge type is (child_type, {CHILD_OF!r}, parent_type)"
+    return ""
+
+
 def join_parents(
     edges: Mapping[EdgeType, Tensor],
     slices: Mapping[str, tuple[int, int]],
@@ -161,31 +190,40 @@ def join_parents(
             if name not in slices:
                 raise ValueError(
                     f"edge type {label} uses node type {name!r}, which is not among "
-                    f"{list(slices)}"
+                    f"{list(slices)}; give the type its number of nodes (num_nodes)"
                 )
         if edge.dim() != 2 or edge.size(0) != 2:
             raise ValueError(
-                f"edges {label} must have shape [2, num_edges], got {tuple(edge.shape)}"
+                f"edges {label} must have shape [2, num_edges], got "
+                f"{tuple(edge.shape)}{transposed_hint(edge)}"
             )
         # Narrow types would wrap the numbers of nodes that ids are compared with.
         edge = edge.long()
+        sizes = [
+            slices[name][1] - slices[name][0] for name in (child_type, parent_type)
+        ]
         for row, name in ((0, child_type), (1, parent_type)):
-            number = slices[name][1] - slices[name][0]
+            number = sizes[row]
             outside = (edge[row] < 0) | (edge[row] >= number)
             if bool(outside.any()):
                 column = _first(outside)
                 raise ValueError(
                     f"edge {column} of {label} names node {int(edge[row, column])} of "
                     f"type {name!r}, which has {number} nodes"
+                    f"{swapped_hint(edge, sizes)}"
                 )
         child = edge[0] + slices[child_type][0]
         taken = parent[child] >= 0
         times = torch.bincount(child, minlength=1)
         taken = taken | (times[child] > 1)
         if bool(taken.any()):
+            twice = child[_first(taken)]
+            above = edge[1][child == twice] + slices[parent_type][0]
+            above = torch.cat([parent[twice][parent[twice] >= 0].view(-1), above])
             raise ValueError(
-                f"{names(int(child[_first(taken)]))} has more than one parent: the "
-                "parent edges must form trees; keep one of its edges"
+                f"{names(int(twice))} has more than one parent, "
+                f"{names(int(above[0]))} and {names(int(above[1]))}: the parent edges "
+                f"must form trees; keep one of its edges{swapped_hint(edge, sizes)}"
             )
         parent[child] = edge[1] + slices[parent_type][0]
     return parent

@@ -133,7 +133,9 @@ class SignalHierarchy:
             or parent.is_complex()
             or parent.dtype == torch.bool
         ):
-            raise TypeError(f"parent must hold integers, got {parent.dtype}")
+            raise TypeError(
+                f"parent must hold integers, got {parent.dtype}; use parent.long()"
+            )
         # A copy, so that what its owner writes to it later does not change the forest.
         parent = parent.to(torch.long, copy=True)
         return cls._build(parent, leaf_mask, lambda node: f"node {node}")

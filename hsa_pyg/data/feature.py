@@ -72,5 +72,5 @@ class Feature:
     def __str__(self) -> str:
         name = str(self.dtype).removeprefix("torch.")
         if self.shape is None:
-            return f"a {name}"
+            return f"{'an' if name[0] in 'aeio' else 'a'} {name}"
         return f"[{', '.join(['n', *map(str, self.shape)])}] of {name}"

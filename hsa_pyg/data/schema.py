@@ -220,7 +220,7 @@ class SchemaUnion:
                 raise ValueError(
                     f"{source}: attribute {name!r} of {label} is {feature}, but it is "
                     f"{known[name]} in {self._origin[label, name]}; "
-                    f"{_remedy(known[name], feature)}"
+                    f"{_remedy(known[name], feature, kind is None)}"
                 )
             self._origin.setdefault((label, name), source)
 
@@ -241,7 +241,9 @@ def check_counted(schema: Schema, source: str) -> None:
         )
 
 
-def _remedy(known: Feature, feature: Feature) -> str:
+def _remedy(known: Feature, feature: Feature, of_sample: bool) -> str:
     if known.shape == feature.shape and isinstance(known.dtype, torch.dtype):
         return f"convert one of them, for example with .to({known.dtype})"
+    if of_sample:
+        return "give it one shape and type in all samples, such as torch.tensor([0])"
     return "bring both to one shape, or give the nodes types of their own"

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from hsa_pyg.data.schema import Schema, check_counted, group_label
-from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.forest import swapped_hint, transposed_hint
+from hsa_pyg.hierarchy import CHILD_OF, SignalHierarchy
 
 if TYPE_CHECKING:
     from hsa_pyg.data.signal import NestedSignal
@@ -34,8 +35,8 @@ def problems(signal: NestedSignal) -> Iterator[str]:
         check_counted(Schema.of(signal), type(signal).__name__)
     except ValueError as error:
         yield str(error)
-    yield from _attribute_problems(signal)
     yield from _device_problems(signal)
+    yield from _attribute_problems(signal)
     yield from _edge_problems(signal)
     try:
         hierarchy = signal.hierarchy
@@ -127,10 +128,11 @@ def _attribute_problems(signal: NestedSignal) -> Iterator[str]:
                 f"[{number}], got {_shape(key)}"
             )
         yield from _value_problems(kind, pos, key)
+        yield from _feature_problems(kind, store.get("x"))
 
 
 def _value_problems(kind: str, pos: Any, key: Any) -> Iterator[str]:
-    wrong = []
+    wrong: list[tuple[str, Tensor, Tensor, str]] = []
     if isinstance(pos, Tensor):
         wrong.append(("pos", pos, ~pos.isfinite().all(dim=-1), "be finite"))
     if isinstance(key, Tensor):
@@ -142,6 +144,24 @@ def _value_problems(kind: str, pos: Any, key: Any) -> Iterator[str]:
                 f"{name!r} of node {node} of type {kind!r} must {rule}, got "
                 f"{value[node].tolist()}"
             )
+
+
+def _feature_problems(kind: str, x: Any) -> Iterator[str]:
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.numel() == 0:
+        return
+    wrong = ~x.flatten(1).isfinite().all(dim=1) if x.dim() > 1 else ~x.isfinite()
+    if bool(wrong.any()):
+        node = int(wrong.nonzero()[0])
+        yield (
+            f"'x' of node {node} of type {kind!r} holds nan or inf, which would spread "
+            "to every leaf of its tree; replace it, for example by torch.nan_to_num(x)"
+        )
+
+
+def _index_remedy(edge: Tensor) -> str:
+    return transposed_hint(edge) or (
+        "; use edge_index.long()" if edge.dtype != torch.long else ""
+    )
 
 
 def _edge_problems(signal: NestedSignal) -> Iterator[str]:
@@ -156,18 +176,19 @@ def _edge_problems(signal: NestedSignal) -> Iterator[str]:
         if edge.dim() != 2 or edge.size(0) != 2 or edge.dtype != torch.long:
             yield (
                 f"edge_index of edge type {kind} must hold int64 in the shape "
-                f"[2, num_edges], got {_shape(edge)}"
+                f"[2, num_edges], got {_shape(edge)}{_index_remedy(edge)}"
             )
             continue
+        sizes = [int(signal[end].num_nodes) for end in (kind[0], kind[2])]
         for row, end in ((0, kind[0]), (1, kind[2])):
-            number = int(signal[end].num_nodes)
+            number = sizes[row]
             outside = ((edge[row] < 0) | (edge[row] >= number)).nonzero().view(-1)
             if outside.numel() > 0:
                 column = int(outside[0])
                 yield (
                     f"edge {column} of edge type {kind} names node "
                     f"{int(edge[row, column])} of type {end!r}, which has {number} "
-                    "nodes"
+                    f"nodes{swapped_hint(edge, sizes) if kind[1] == CHILD_OF else ''}"
                 )
         yield from _torn_edges(signal, kind, edge)
 
@@ -220,11 +241,29 @@ def _root_problems(signal: NestedSignal, hierarchy: SignalHierarchy) -> Iterator
             yield f"{where} has no node; leave it out, or give it a root"
         else:
             first, second = roots[sample == number][:2].tolist()
+            others = _other_relations(signal, hierarchy)
             yield (
                 f"{where} has {int(count[number])} roots, among them "
                 f"{_node(hierarchy, first)} and {_node(hierarchy, second)}; join them "
-                f"under one root by 'child_of' edges"
+                f"under one root by 'child_of' edges{others}"
             )
+
+
+def _other_relations(signal: NestedSignal, hierarchy: SignalHierarchy) -> str:
+    """Points to edges of roots' types that may have been meant as parent edges."""
+    roots = hierarchy.roots
+    rootless = {kind[0] for kind in signal.edge_types if kind[1] == CHILD_OF}
+    others = [
+        kind
+        for kind in signal.edge_types
+        if kind[0] != kind[2]
+        and kind[0] not in rootless
+        and (ends := hierarchy.node_slices.get(kind[0])) is not None
+        and bool(((roots >= ends[0]) & (roots < ends[1])).any())
+    ]
+    if not others:
+        return ""
+    return f" (edges {others[0]} are none: only the relation {CHILD_OF!r} is read)"
 
 
 def _node(hierarchy: SignalHierarchy, node: int) -> str:

@@ -199,9 +199,15 @@ class LeafEncoder(torch.nn.Module):
                 continue
             if name not in self.encoders or name not in x_dict:
                 lacking = "features" if name in self.encoders else "an encoder"
+                remedy = (
+                    f"; give x_dict[{name!r}] a row for each"
+                    if name in self.encoders
+                    else ". Build the encoder or model from the schema of all signals, "
+                    "hsa_pyg.data.union_schema(signals)"
+                )
                 raise ValueError(
                     f"the {stop - start} leaves of type {name!r} lack {lacking}; there "
-                    f"are encoders for {self.leaf_types}"
+                    f"are encoders for {self.leaf_types}{remedy}"
                 )
             out = self._encode(name, x_dict[name])
             if out.shape != (stop - start, self.channels):

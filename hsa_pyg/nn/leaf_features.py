@@ -82,10 +82,17 @@ def check_hierarchy(x: LeafFeatures, hierarchy: SignalHierarchy) -> None:
         ValueError: if rows, node types or devices do not match.
     """
     if not isinstance(hierarchy, SignalHierarchy):
+        remedy = (
+            "a family spans node types, so one edge_index (as to_hetero passes it) "
+            "does not describe it: pass batch.hierarchy, or "
+            "SignalHierarchy.from_parents(parent)"
+        )
+        # Of a signal; looked for on the class, to compile nothing.
+        if hasattr(type(hierarchy), "hierarchy"):
+            remedy = "pass its .hierarchy"
         raise TypeError(
             "the tree of the leaves must be a SignalHierarchy or a dictionary of "
-            f"child_of edges, got {type(hierarchy).__name__}; a family spans node "
-            "types, so one edge_index (as to_hetero passes it) does not describe it"
+            f"child_of edges, got {type(hierarchy).__name__}; {remedy}"
         )
     if isinstance(x, Mapping):
         _check_types(x, hierarchy)
@@ -95,7 +102,7 @@ def check_hierarchy(x: LeafFeatures, hierarchy: SignalHierarchy) -> None:
             f"such tensors, got {type(x).__name__}"
         )
     else:
-        _check_rows(x, hierarchy.num_leaves, "x")
+        _check_rows(x, hierarchy.num_leaves, "x", hierarchy.num_nodes)
     for rows in x.values() if isinstance(x, Mapping) else (x,):
         if rows.device != hierarchy.device:
             raise ValueError(
@@ -123,7 +130,7 @@ def _check_types(x: Mapping[str, Tensor], hierarchy: SignalHierarchy) -> None:
         if stop > start and name not in x:
             raise ValueError(
                 f"the hierarchy has {stop - start} leaves of type {name!r}, but x has "
-                f"only {list(x)}"
+                f"only {list(x)}; give x[{name!r}] a row for each"
             )
 
 
@@ -136,12 +143,21 @@ def _check_is_tensor(rows: object, name: str) -> None:
         )
 
 
-def _check_rows(x: Tensor, number: int, name: str) -> None:
-    if x.dim() != 2 or x.size(0) != number:
-        raise ValueError(
-            f"{name} must have shape [{number}, channels], one row for each leaf of "
-            f"the hierarchy, got {tuple(x.shape)}"
-        )
+def _check_rows(x: Tensor, number: int, name: str, nodes: int | None = None) -> None:
+    if x.dim() == 2 and x.size(0) == number:
+        return
+    if x.dim() > 2:
+        remedy = "put the leaves of all samples below one another, without padding"
+    elif x.dim() == 1:
+        remedy = "embed token ids first, and give numbers a second dimension"
+    elif x.size(0) == nodes:
+        remedy = "inner nodes have no features: pass x[hierarchy.leaves]"
+    else:
+        remedy = "pass the hierarchy of the same batch (batch.hierarchy)"
+    raise ValueError(
+        f"{name} must have shape [{number}, channels], one row for each leaf of "
+        f"the hierarchy, got {tuple(x.shape)}; {remedy}"
+    )
 
 
 def _device(x: LeafFeatures) -> torch.device:
@@ -157,12 +173,15 @@ def check_dtype(x: Tensor, weight: Tensor, name: str) -> None:
     if x.device != weight.device:
         raise ValueError(
             f"{name} is on {x.device} and the layer's parameters on {weight.device}; "
-            "move one of them"
+            "move one of them with .to(device)"
         )
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        remedy = f"convert the features by .to({weight.dtype}) or the layer"
+        if not x.is_floating_point():
+            remedy = f"embed ids first, or convert numbers by .to({weight.dtype})"
         raise ValueError(
             f"{name} is {x.dtype} and the layer's parameters are {weight.dtype}; "
-            f"convert the features by .to({weight.dtype}) or the layer"
+            f"{remedy}"
         )
 
 

@@ -129,7 +129,7 @@ def _apply(lin: Linear, x: Tensor, name: str) -> Tensor:
     if lin.in_channels > 0 and lin.in_channels != x.size(-1):
         raise ValueError(
             f"{name} has {x.size(-1)} channels, but the layer was made for "
-            f"{lin.in_channels}"
+            f"{lin.in_channels}; make it with in_channels={x.size(-1)} for this input"
         )
     return lin(x)
 

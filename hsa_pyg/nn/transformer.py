@@ -206,6 +206,11 @@ class HSATransformer(torch.nn.Module):
                 raise ValueError("'channels' is needed with a module per leaf type")
             encoder = LeafEncoder(channels, modules=encoder)
         channels = encoder.channels
+        if attention != "none" and (heads < 1 or channels % heads != 0):
+            raise ValueError(
+                f"'channels' (got {channels}) must be divisible by the number of heads "
+                f"(got {heads})"
+            )
         paper = block == "paper"
         block_class = PaperBlock if paper else PreNormBlock
         options: dict[str, Any] = {
@@ -285,6 +290,7 @@ class HSATransformer(torch.nn.Module):
             [T, out_channels].
 
         Raises:
+            TypeError: if ``batch`` is neither.
             ValueError: if ``batch`` was cut by a neighbour sampler, or its features do
                 not match the encoders.
         """
@@ -293,6 +299,14 @@ class HSATransformer(torch.nn.Module):
 
     def embed(self, batch: HeteroData) -> tuple[Tensor, SignalHierarchy]:
         r"""The leaf vectors [N, channels] after the last block, and their hierarchy."""
+        # Looked for on the class, to compile nothing.
+        if not hasattr(type(batch), "hierarchy"):
+            raise TypeError(
+                f"the model takes a NestedSignal or a batch of them, got "
+                f"{type(batch).__name__}; make its samples signals by "
+                "NestedSignal.from_dict(data.to_dict()), or by a converter of "
+                "hsa_pyg.converters"
+            )
         if any("num_sampled_nodes" in store for store in batch.node_stores):
             raise ValueError(
                 "the batch comes from a neighbour sampler, which cuts families apart; "

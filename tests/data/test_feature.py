@@ -31,7 +31,7 @@ def test_an_empty_value_keeps_width_and_dtype():
 
 
 def test_a_scalar_has_no_empty_value():
-    with pytest.raises(ValueError, match="a int has no rows"):
+    with pytest.raises(ValueError, match="an int has no rows"):
         Feature.of(3).empty()
 
 
