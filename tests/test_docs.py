@@ -17,8 +17,10 @@ from hsa_pyg.ops.backends import Implementation
 
 DOCS = Path(__file__).parents[1] / "docs"
 OPTIONS = "attention_options.md"
+#: Pages that state all that their code prints.
+STATED = {OPTIONS, "concepts.md", "faq.md", "index.md", "migration.md"}
 GUIDES = [
-    OPTIONS,
+    *sorted(STATED),
     "converters.md",
     "sequence_tasks.md",
     pytest.param(
@@ -45,8 +47,21 @@ def test_the_code_of_a_guide_runs(guide, tmp_path, monkeypatch, capsys):
     assert len(printed) == sum(block.count("print(") for block in blocks(guide))
     text = " ".join((DOCS / guide).read_text().split())
     # What a guide says is printed is printed.
-    for line in printed if guide == OPTIONS else printed[:2]:
+    for line in printed if guide in STATED else printed[:2]:
         assert f"`{line}`" in text
+
+
+def test_the_code_of_every_page_is_run():
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    run = {guide if isinstance(guide, str) else guide.values[0] for guide in GUIDES}
+    assert {page for page in pages if blocks(page)} == run
+
+
+def test_migrating_is_compared_with_each_layer():
+    """On a flat tree the numbers are those of the layer before."""
+    for before in ("attention(", "TransformerConv(", "GPSConv("):
+        assert before in "".join(blocks("migration.md"))
+    assert "".join(blocks("migration.md")).count("\nsame(") == 3
 
 
 #: What asks for each option.
