@@ -24,7 +24,9 @@ _BLOCK = re.compile(
 )
 _ROLE = re.compile(r":(?P<role>class|func|meth|attr|obj|mod|data):`(?P<name>[^`]+)`")
 _LINK = re.compile(r"`(?P<text>[^`<]+?)\s+<(?P<url>https?://[^>]+)>`__?")
-_SECTION = re.compile(r"docs/mathematics\.md(?:, section (?P<number>\d+))?")
+_SECTION = re.compile(
+    r"docs/mathematics\.md(?:, (?P<kind>section|property) (?P<number>\d+))?"
+)
 
 
 def to_markdown(text: str, scope: griffe.Object | None = None) -> str:
@@ -88,9 +90,10 @@ def _reference(name: str, scope: griffe.Object | None) -> str:
 
 
 def _section(match: re.Match[str]) -> str:
-    number = match["number"]
-    anchor = SECTIONS.get(number) if number else None
-    shown = "the mathematics" + (f", section {number}" if number else "")
+    kind, number = match["kind"], match["number"]
+    shown = "the mathematics" + (f", {kind} {number}" if number else "")
+    # The properties stand in section 3.
+    anchor = SECTIONS.get("3" if kind == "property" else number)
     if anchor is None:
         return shown
     return f'<autoref identifier="{anchor}" optional>{shown}</autoref>'

@@ -109,7 +109,8 @@ def test_pages_ask_for_nothing_from_the_network(site):
 def test_docstrings_become_markdown():
     text = to_markdown(
         'About :class:`~torch.nn.Linear`, :obj:`None` and :math:`a\n_b`, from `"A\n'
-        'Title" <https://arxiv.org/abs/1>`_ (docs/mathematics.md, section 7).\n\n'
+        'Title" <https://arxiv.org/abs/1>`_ (docs/mathematics.md, section 7; '
+        "docs/mathematics.md, property 6; docs/mathematics.md).\n\n"
         ".. math::\n    a &= b \\\\\n    c &= d\n\n"
         ".. math:: e = f\n\n"
         ".. code-block:: python\n\n    >>> 1\n    1\n\nExample:\n    >>> 2\n    2\n"
@@ -118,6 +119,8 @@ def test_docstrings_become_markdown():
     assert "$a _b$" in text
     assert '["A Title"](https://arxiv.org/abs/1)' in text
     assert f'identifier="{SECTIONS["7"]}" optional>the mathematics, section 7<' in text
+    assert f'identifier="{SECTIONS["3"]}" optional>the mathematics, property 6<' in text
+    assert "; the mathematics)." in text
     aligned = "$$\n\\begin{aligned}\na &= b \\\\\nc &= d\n\\end{aligned}\n$$"
     assert aligned in text
     assert "$$\ne = f\n$$" in text
