@@ -17,7 +17,7 @@ TOP_PAGES = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md
 _FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
 )
-_LINK_OUT = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)#]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?![a-z]+:)([^)#\s]+)(?:#[^)]*)?\)")
 
 
 def pages_of_experiments(root: Path = ROOT) -> set[str]:
@@ -47,20 +47,27 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links that lead out of the site: to a page at the top, or the path by name."""
-    up = page.file.src_uri.count("/")
+    """Links to what is no page or file of the site.
+
+    They lead to the page that a file at the top has become. Other files of the
+    repository, and folders, are named by their path.
+    """
+    source = ROOT / "docs" / page.file.src_uri
+    up = "../" * page.file.src_uri.count("/")
 
     def replace(match: re.Match[str]) -> str:
         text, target = match.groups()
-        if target.count("../") <= up:
-            return match[0]
-        path = target.replace("../", "")
-        inside = {source: name for name, source in TOP_PAGES.items()}.get(path)
+        path = (source.parent / target).resolve()
+        outside = not path.is_relative_to(ROOT / "docs")
+        name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
+        inside = {place: top for top, place in TOP_PAGES.items()}.get(name)
         if inside is not None:
-            return f"[{text}]({'../' * up}{inside})"
-        return f"{text} (`{path}`)"
+            return f"[{text}]({up}{inside})"
+        if (outside or path.is_dir()) and path.exists() and name:
+            return f"{text} (`{name}`)"
+        return match[0]
 
-    return _LINK_OUT.sub(replace, markdown)
+    return _LINK.sub(replace, markdown)
 
 
 def on_page_content(html_text: str, **_: Any) -> str:
@@ -80,7 +87,8 @@ def to_mathml(formula: str, display: str = "inline") -> str:
         formula: The formula, without its dollars.
         display: ``"inline"`` or ``"block"``.
     """
-    # The converter knows align* alone, and no escapes in text.
+    # The converter knows align* alone, no escapes in text, and no space after log.
+    formula = re.sub(r"\\log (?=[A-Za-z\\])(?!\\left|\\,)", r"\\log \\, ", formula)
     formula = formula.replace("{aligned}", "{align*}")
     formula = re.sub(
         r"\\text\{([^}]*)\}",

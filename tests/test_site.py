@@ -146,6 +146,8 @@ def test_formulas_become_mathml():
     rows = to_mathml(r"\begin{aligned} a &= b \\ c &= d \end{aligned}", "block")
     assert rows.count("<mtr>") == 2
     assert "a_b" in to_mathml(r"\text{a\_b}")
+    assert to_mathml(r"\log n") == to_mathml(r"\log \, n")
+    assert "mspace" not in to_mathml(r"\log \left( n \right)")
 
 
 def test_links_out_of_the_site_are_named_or_led_back():
@@ -157,5 +159,8 @@ def test_links_out_of_the_site_are_named_or_led_back():
     assert rewritten(code, "demo.md") == "code (`hsa_pyg/loader.py`)"
     inside = "[a](../demo.md#memory) ![b](../images/b.png)"
     assert rewritten(inside, "benchmarks/core.md") == inside
+    assert rewritten("[all](results)", "demo.md") == "all (`docs/results`)"
+    gone = "[gone](../gone.py) [far](../../gone.py)"
+    assert rewritten(gone, "demo.md") == gone  # which the build then finds
     guide = "[c](../../CONTRIBUTING.md)"
     assert rewritten(guide, "benchmarks/core.md") == "[c](../contributing.md)"
