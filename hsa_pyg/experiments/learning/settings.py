@@ -61,8 +61,8 @@ _OF_TASK: dict[str, dict[str, Any]] = {
     | {"val_size": 2_000},
     "elec": {"batch_size": 32, "epochs": 10, "patience": 3, "train_size": 5_000}
     | {"val_size": 2_000},
-    "sst": {"batch_size": 32, "window": 5},
-    "emoji": {"batch_size": 32, "epochs": 30, "patience": 8},
+    "sst": {"batch_size": 64, "window": 5, "lr": 2e-3, "epochs": 10, "patience": 4},
+    "emoji": {"batch_size": 32, "epochs": 25, "patience": 8, "dropout": 0.4},
     "clip-art": {"batch_size": 32},
     "bbbp": {"batch_size": 32, "epochs": 40, "patience": 10},
     "esol": {"batch_size": 32, "epochs": 40, "patience": 10},
