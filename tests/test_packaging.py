@@ -3,11 +3,14 @@
 import re
 import subprocess
 import sys
+import zipfile
 from importlib.metadata import distribution, entry_points
 from pathlib import Path
 
 import pytest
 import torch
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
 
 import hsa_pyg
 
@@ -88,17 +91,6 @@ def test_the_command_is_installed():
     assert command.value == "hsa_pyg.cli:main"
 
 
-EXTRAS = {
-    "lightning": "train",
-    "torchmetrics": "train",
-    "matplotlib": "train",
-    "tokenizers": "text",
-    "sentencex": "text",
-    "typer": "cli",
-    "rich": "cli",
-}
-
-
 def run_without(modules, code):
     """Run code in a Python in which the modules are not installed."""
     block = f"import sys; sys.modules.update(dict.fromkeys({sorted(modules)!r}))\n"
@@ -107,18 +99,60 @@ def run_without(modules, code):
     )
 
 
-def test_every_extra_is_declared():
-    declared = set(distribution("hsa-pyg").metadata.get_all("Provides-Extra"))
-    assert {*EXTRAS.values(), "all", "test", "dev"} <= declared
+#: Modules that the package never imports by itself, each from an extra.
+HEAVY = {
+    "Bio",
+    "ebooklib",
+    "filelock",
+    "igraph",
+    "lightning",
+    "markdown_it",
+    "matplotlib",
+    "networkx",
+    "ogb",
+    "omegaconf",
+    "pandas",
+    "PIL",
+    "pyarrow",
+    "pymetis",
+    "rdkit",
+    "resvg_py",
+    "rich",
+    "scipy",
+    "selectolax",
+    "sentencex",
+    "sklearn",
+    "tokenizers",
+    "torchmetrics",
+    "trafilatura",
+    "transformers",
+    "typer",
+}
+ROOMS = (
+    "import hsa_pyg, hsa_pyg.nn, hsa_pyg.data, hsa_pyg.loader, hsa_pyg.cli\n"
+    "import hsa_pyg.converters, hsa_pyg.datasets, hsa_pyg.integrations\n"
+    "import hsa_pyg.analysis\n"
+)
 
 
 def test_the_library_imports_without_any_extra():
-    code = (
-        "import hsa_pyg, hsa_pyg.nn, hsa_pyg.data, hsa_pyg.loader, hsa_pyg.cli\n"
-        "import hsa_pyg.converters, hsa_pyg.datasets, hsa_pyg.integrations\n"
-    )
-    done = run_without(EXTRAS, code)
+    # Some come with torch and PyG, which then lack them as well.
+    given = ("networkx", "filelock")
+    done = run_without(HEAVY.difference(given), ROOMS)
     assert done.returncode == 0, done.stderr
+
+
+def test_importing_the_library_imports_nothing_heavy():
+    """Beyond what torch and torch_geometric import by themselves."""
+    code = (
+        "import sys, torch, torch_geometric\n"
+        "before = set(sys.modules)\n"
+        f"{ROOMS}"
+        "roots = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        f"print(sorted(roots & {HEAVY!r}), 'hsa_pyg' in roots)"
+    )
+    done = run_without((), code)
+    assert done.stdout.strip() == "[] True", done.stderr
 
 
 @pytest.mark.parametrize("module", ["typer", "rich"])
@@ -140,28 +174,108 @@ def test_training_without_its_extra_says_what_to_install(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def requirements(extra):
+@pytest.fixture(scope="module")
+def metadata():
+    """What a build of the project says of it."""
+    return ProjectMetadata(str(ROOT), PluginManager()).core
+
+
+def requirements(metadata, extra):
     """Names of what an extra brings, those of the extras that it names included."""
-    names = set()
-    for line in distribution("hsa-pyg").requires:
-        requirement, _, marker = line.partition(";")
-        if f'extra == "{extra}"' not in marker.replace("'", '"'):
-            continue
-        own = re.match(r"hsa-pyg\[(.*)\]", requirement)
-        if own:
-            names |= set().union(*map(requirements, own.group(1).split(",")))
-        else:
-            names.add(re.match(r"[\w.-]+", requirement).group().lower())
-    return names
+    lines = metadata.optional_dependencies[extra]
+    return {plain(re.match(r"[\w.-]+", line).group()) for line in lines}
 
 
-def test_the_extra_all_brings_nothing_under_the_agpl():
-    assert "ebooklib" in requirements("epub")
-    assert "selectolax" in requirements("all")
-    assert not {"ebooklib", "ogb"} & requirements("all")
+def plain(name):
+    return name.replace("_", "-").lower()
 
 
-def test_every_extra_stands_in_the_readme():
-    extras = set(distribution("hsa-pyg").metadata.get_all("Provides-Extra"))
-    listed = set(re.findall(r"^\| `(\w+)` \| ", read("README.md"), re.MULTILINE))
-    assert extras - {"test", "dev"} <= listed
+def test_the_extra_all_brings_nothing_under_the_agpl(metadata):
+    assert "ebooklib" in requirements(metadata, "epub")
+    assert "selectolax" in requirements(metadata, "all")
+    assert not {"ebooklib", "ogb"} & requirements(metadata, "all")
+
+
+def table_of_extras():
+    """What README says that each extra brings, in the order of its table."""
+    text = read("README.md").partition("| extra | for | brings |")[2]
+    rows = re.findall(r"^\| `(\w+)` \| .+? \| (.+) \|$", text, re.MULTILINE)
+    listed = {}
+    for extra, packages in rows:
+        # Remarks follow a name after a colon or a comma, or stand in brackets.
+        packages = re.sub(r"\(.*?\)|: .*|, which .*", "", packages)
+        listed[extra] = {plain(name.strip()) for name in packages.split(",")}
+    return listed
+
+
+def with_named_extras(listed, extra):
+    """What an extra brings, and what the extras bring that its row names."""
+    own = {name for name in listed[extra] if name.startswith("`")}
+    return (listed[extra] - own).union(
+        *(with_named_extras(listed, name.strip("`")) for name in own)
+    )
+
+
+def test_the_readme_says_what_every_extra_brings(metadata):
+    listed = table_of_extras()
+    assert set(listed) == set(metadata.optional_dependencies)
+    for extra in listed:
+        named = with_named_extras(listed, extra)
+        assert named == requirements(metadata, extra), extra
+
+
+def test_every_python_that_is_declared_is_tested(metadata):
+    declared = re.findall(r"Python :: (3\.\d+)", " ".join(metadata.classifiers))
+    workflow = read(".github/workflows/ci.yml")
+    (tested,) = re.findall(r"python-version: \[(.*)\]", workflow)
+    assert declared == [name.strip(' "') for name in tested.split(",")]
+    assert metadata.requires_python == f">={declared[0]}"
+
+
+def test_the_workflow_does_what_ci_does():
+    workflow, run = read(".github/workflows/ci.yml"), read(".ci/run")
+    assert "bash .ci/run" in workflow
+    (torch_pinned,) = re.findall(r'^torch="(.*)"$', run, re.MULTILINE)
+    assert f'TORCH="{torch_pinned}"' in workflow
+
+
+def test_the_description_on_an_index_has_no_dead_link(metadata):
+    targets = re.findall(r"\]\(([^)]*)\)", metadata.readme)
+    assert "https://pyg.org" in targets
+    assert [link for link in targets if not link.startswith("https://")] == []
+    # The files are named instead, and all else is as in README.
+    assert "the mathematics (docs/mathematics.md)" in metadata.readme
+    assert "read what you have: docs/converters.md." in metadata.readme
+    assert metadata.readme.count("```") == read("README.md").count("```")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d"]
+    subprocess.run([*command, str(folder)], cwd=ROOT, check=True, capture_output=True)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def test_the_wheel_holds_the_package_and_small_data_alone(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    roots = {name.partition("/")[0] for name in names}
+    assert roots == {"hsa_pyg", f"hsa_pyg-{hsa_pyg.__version__}.dist-info"}
+    suffixes = {Path(name).suffix for name in names if name.startswith("hsa_pyg/")}
+    code = {".py", ".typed", ".h", ".cpp", ".js", ".css", ".html"}
+    data = {".zip", ".xz", ".png", ".json", ".yaml", ".md", ""}
+    assert suffixes <= code | data
+    sources = {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "hsa_pyg").rglob("*.py")
+    }
+    assert sources <= set(names)
+    data = [name for name in names if "/datasets/_shipped/" in name]
+    assert {name.split("/")[3] for name in data} == {
+        "emoji",
+        "movie_reviews",
+        "shakespeare",
+        "sqlite_site",
+    }
+    assert sum(name.endswith("NOTICE.md") for name in data) == 4
+    assert wheel.stat().st_size < 15e6

@@ -31,6 +31,10 @@ PACKAGES = (
     "torchmetrics",
     "tokenizers",
     "sentencex",
+    "transformers",
+    "scikit-learn",
+    "omegaconf",
+    "matplotlib",
 )
 
 
@@ -60,3 +64,9 @@ def _accelerators() -> list[str]:
     if torch.backends.mps.is_available():
         names.append("mps")
     return names
+
+
+if __name__ == "__main__":
+    # Without the extra that the command needs.
+    for name, value in describe_system().items():
+        print(name, value, sep=": ")

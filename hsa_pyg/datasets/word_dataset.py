@@ -69,8 +69,12 @@ class WordDataset:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that made the token ids."""
-        from tokenizers import Tokenizer
-
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise ImportError(
+                'Reading a tokenizer needs tokenizers: pip install "hsa-pyg[text]".'
+            ) from error
         return Tokenizer.from_file(self.processed_paths[1])
 
     @property

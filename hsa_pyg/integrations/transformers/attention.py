@@ -16,8 +16,8 @@ try:
     from transformers import AttentionInterface, AttentionMaskInterface
 except ImportError as error:
     raise ImportError(
-        "replacing attention needs the attention and mask interfaces of transformers "
-        "5.0 or later: pip install 'transformers>=5.0'"
+        "Replacing attention needs the attention and mask interfaces of transformers "
+        '5.0 or later: pip install "hsa-pyg[transformers]".'
     ) from error
 
 #: Name of the implementation. It is set by replace_attention, never by hand.
