@@ -150,3 +150,53 @@ def bootstrap(
     found = [measure(epochs_saved(draw(loss), draw(full))) for _ in range(samples)]
     low, high = np.quantile(found, (0.025, 0.975))
     return Spread(float(low), float(high))
+
+
+@dataclass(frozen=True)
+class EpochsRatio:
+    """How many times as many epochs full attention takes to a level.
+
+    Args:
+        value: Ratio of medians over runs. Infinite where half of the runs of full
+            attention do not arrive, 0 where the others do not, nan where neither do.
+        spread: The same of bootstrap samples of the runs; those where neither arrive
+            are left out.
+    """
+
+    value: float
+    spread: Spread
+
+
+def epochs_ratio(
+    reached: Sequence[float], full: Sequence[float], samples: int = 1_000, seed: int = 0
+) -> EpochsRatio:
+    """Median epochs of full attention to a level, by those of an attention.
+
+    Args:
+        reached: Epochs of each run to the level, infinite if it never arrives.
+        full: The same of full attention.
+        samples: Number of draws, of each attention by itself.
+        seed: Of the draws.
+    """
+    random = np.random.default_rng(seed)
+
+    def median(values: Sequence[float]) -> float:
+        return float(middle(values).median)
+
+    def draw(values: Sequence[float]) -> Sequence[float]:
+        return [values[i] for i in random.integers(len(values), size=len(values))]
+
+    drawn = [_ratio(median(draw(full)), median(draw(reached))) for _ in range(samples)]
+    known = sorted(one for one in drawn if not math.isnan(one))
+    spread = Spread(math.nan, math.nan)
+    if known:
+        # Quantiles that are values of samples: some are infinite.
+        ends = (0.025 * (len(known) - 1), 0.975 * (len(known) - 1))
+        spread = Spread(known[math.floor(ends[0])], known[math.ceil(ends[1])])
+    return EpochsRatio(_ratio(median(full), median(reached)), spread)
+
+
+def _ratio(full: float, other: float) -> float:
+    if math.isinf(other):
+        return math.nan if math.isinf(full) else 0.0
+    return full / other

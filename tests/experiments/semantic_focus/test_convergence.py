@@ -6,6 +6,7 @@ import pytest
 from hsa_pyg.experiments.semantic_focus.convergence import (
     bootstrap,
     curves,
+    epochs_ratio,
     epochs_saved,
     epochs_to,
     middle,
@@ -96,3 +97,28 @@ def test_the_bootstrap_takes_medians_of_what_it_draws():
     bootstrap(np.array([good, good, bad]), full, measure, samples=200)
     # Two good ones of three decide: 20 of 27 draws; three good ones are 8 of 27.
     assert found.count(max(found)) > 100
+
+
+def test_the_ratio_of_epochs_is_that_of_medians():
+    found = epochs_ratio([5, 8, 10], [40, 80, 60])
+    assert found.value == 60 / 8
+    # A draw of three has a median of 5 or 10 in 7 of 27 each: both ends are drawn.
+    assert found.spread.low == 40 / 10
+    assert found.spread.high == 80 / 5
+    assert epochs_ratio([5, 8, 10], [40, 80, 60]) == found
+    single = epochs_ratio([5], [40])
+    assert (single.value, *single.spread) == (8.0, 8.0, 8.0)
+
+
+def test_ratios_of_runs_that_never_arrive():
+    never = math.inf
+    found = epochs_ratio([5, 5, 5], [never, never, never])
+    assert (found.value, *found.spread) == (never, never, never)
+    found = epochs_ratio([never, never], [40, 40])
+    assert (found.value, *found.spread) == (0.0, 0.0, 0.0)
+    found = epochs_ratio([never], [never])
+    assert math.isnan(found.value)
+    assert all(map(math.isnan, found.spread))
+    # One of three: now and then two of them are drawn.
+    found = epochs_ratio([5, 5, never], [40, 40, 40])
+    assert (found.value, *found.spread) == (8.0, 0.0, 8.0)

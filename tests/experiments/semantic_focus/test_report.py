@@ -66,16 +66,30 @@ def test_the_report_by_hand(tmp_path):
         "4 (3 to > 4), 2/3",
     ]
     assert rows["full"][0][1] == "4 (4 to 4), 3/3"
+    # No run of full attention comes to a tenth.
+    assert saved[0] == "> all (> all to > all)"
     # Medians 0.6, 0.2, 0.05, 0: at epoch 1 one is at or below 0.6, half of two.
-    assert saved[0].startswith("50.0 (")
-    assert saved[1] == "1"
-    assert saved[2].startswith("2.00 (")
+    assert saved[1].startswith("50.0 (")
+    assert saved[2] == "1"
+    assert saved[3].startswith("2.00 (")
     assert final[3] == "+0.067 ± 0.233 (n=3)"
     assert final[4] == "10.00"
     assert final[5] == "2.0"
     assert "1 runs ended early, after 1 epochs without an error" in text
     assert "6 runs, 0.1 hours on one core in all; revision 0123456789ab;" in text
     assert (tmp_path / "semantic_focus_even-pairs.png").exists()
+
+
+def test_the_ratio_of_epochs_to_a_level(tmp_path):
+    records = [record("full", seed, [0.7] * 7 + [0.0]) for seed in (0, 1)]
+    records += [record("topk", seed, [0.7, 0.0]) for seed in (0, 1)]
+    records += [record("hsa", seed, [0.7, 0.5]) for seed in (0, 1)]
+    rows = tables(write_report(records, tmp_path, "semantic-focus"))
+    assert rows["topk"][1][0] == "4.00 (4.00 to 4.00)"
+    assert rows["hsa"][1][0] == "0.00 (0.00 to 0.00)"
+    records = [record("full", 0, [0.7]), record("topk", 0, [0.7])]
+    rows = tables(write_report(records, tmp_path, "semantic-focus"))
+    assert rows["topk"][1][0] == "neither arrives"
 
 
 def test_times_are_the_processors_if_all_rows_have_them(tmp_path):
