@@ -174,7 +174,7 @@ def _savings_table(
         "of the others do not).\n\nThen the epochs saved as the paper counts them, by "
         "the median training losses: the largest percentage, the epoch (from 0) of "
         "full attention at which it is saved, and the ratio that it means, over the "
-        f"first {known} epochs, the first run of full attention having ended then. On a "
+        f"first {known} epochs, when a first run of full attention had ended. On a "
         "plateau, where losses differ by noise, this counts who is below by a hair. "
         "In brackets what holds 95 % of 1,000 bootstrap samples of the seeds.\n\n"
         + table(["attention", "full / it", "% saved", "at epoch", "ratio"], rows)
