@@ -246,7 +246,8 @@ def test_pinned_memory_or_a_clear_error_without_an_accelerator():
         assert pinned.layout.bucket_member.is_pinned()
         assert not hierarchy.leaves.is_pinned()
     else:
-        with pytest.raises(RuntimeError, match="accelerator"):
+        # What torch says depends on whether it was built for CUDA.
+        with pytest.raises(RuntimeError, match=r"accelerator|NVIDIA driver"):
             hierarchy.pin_memory()
 
 
