@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
+import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from torch import Tensor
@@ -104,7 +107,7 @@ def _render(
         site,
         str(_MEMORY + 8 * height * width),
         str(_PROCESSOR_SECONDS),
-        "text" if drawing.has_text else "no text",
+        json.dumps(_fonts()) if drawing.has_text else "",
         *((str(width), str(height)) if target else ()),
     ]
     try:
@@ -132,3 +135,26 @@ def _render(
             f"or the stack (the process ended with {done.returncode})"
         )
     raise BadImageError(f"Picture {name!r} cannot be read: {reason}.")
+
+
+@cache
+def _fonts() -> dict[str, str]:
+    """Fonts for generic families, by the renderer's names of these.
+
+    The renderer's own guesses are fonts of Windows, and it leaves out text for which it
+    finds none. Where there is no fontconfig to ask, they have to do.
+    """
+    program = shutil.which("fc-match")
+    if program is None:
+        return {}
+    found = {}
+    for family in ("serif", "sans-serif", "monospace", "cursive", "fantasy"):
+        done = subprocess.run(
+            [program, "-f", "%{family[0]}", family],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 0 and done.stdout:
+            found[f"{family.replace('-', '_')}_family"] = done.stdout
+    return found

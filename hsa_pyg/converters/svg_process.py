@@ -8,6 +8,7 @@ of this package, so that it starts fast.
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 
 
@@ -34,7 +35,8 @@ def main(site: str, memory: str, seconds: str, text: str, *size: str) -> int:
         site: Folder that holds the renderer's package.
         memory: Bytes of address space that the process may have.
         seconds: Processor time that it may use.
-        text: ``"text"`` loads the system's fonts.
+        text: Names of fonts for generic families, as JSON: the renderer's arguments.
+            The system's fonts are loaded. Empty for a drawing without text.
         *size: Width and height in pixels, if known.
 
     Returns:
@@ -54,7 +56,8 @@ def main(site: str, memory: str, seconds: str, text: str, *size: str) -> int:
             height=height,
             # Without, the renderer knows no unit but pixels.
             dpi=96,
-            skip_system_fonts=text != "text",
+            skip_system_fonts=not text,
+            **(json.loads(text) if text else {}),
         )
     except ValueError as error:
         sys.stderr.write(str(error))

@@ -157,6 +157,8 @@ def test_ctrl_c_leaves_what_can_be_gone_on_from(tmp_path, run, send):
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Tests that run in the background of a shell may ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     work = tmp_path / "runs/experiments/semantic-focus"
     deadline = time.monotonic() + 600

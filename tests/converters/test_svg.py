@@ -122,7 +122,20 @@ def test_text_is_drawn_where_there_are_fonts():
     found = subprocess.run(["fc-list"], capture_output=True, check=False).stdout
     if not found:
         pytest.skip("this system has no fonts")
-    assert read('<text y="15">WWW</text>')[0][3].sum() > 1
+    for family in (
+        "",
+        "serif",
+        "sans-serif",
+        "monospace",
+        "Times New Roman",
+        "Nobody's",
+    ):
+        text = (
+            f'<text y="15" font-family="{family}">WWW</text>'
+            if family
+            else ('<text y="15">WWW</text>')
+        )
+        assert read(text)[0][3].sum() > 1, family
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def run(content, *size, memory=2**30, seconds=10):
     return subprocess.run(
         [
             *(sys.executable, "-I", "-S", svg_process.__file__),
-            *(SITE, str(memory), str(seconds), "no text", *size),
+            *(SITE, str(memory), str(seconds), "", *size),
         ],
         input=content,
         capture_output=True,

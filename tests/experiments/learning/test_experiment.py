@@ -126,15 +126,18 @@ def test_phrases_of_sst_are_learned_besides(run, tmp_path, binary):
         "--set",
         "model=hsa",
         binary=binary,
+        features="glove",
         vectors="v.txt",
         epochs=1,
     )
-    assert len(found) == 2
+    assert len(found) == 3
     for result in found:
         check(result, epochs=1)
         assert result["facts"]["test"] == (8 if binary else 10)
     weights = {result["configuration"]["phrase_weight"] for result in found}
     assert weights == {0.0, 1.0}
+    tuned = {result["configuration"]["tune_vectors"] for result in found}
+    assert tuned == {False, True}
 
 
 def test_list_ops_on_their_own_tree_and_others(run):

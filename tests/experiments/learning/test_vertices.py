@@ -46,7 +46,7 @@ def check(result):
 def test_cora_from_the_files_to_the_page(run, tmp_path):
     small_sources.write_cora(tmp_path / "data")
     found = run("cora")
-    assert len(found) == 5
+    assert len(found) == 6
     for result in found:
         check(result)
         attends = result["configuration"]["model"] != "none"
