@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from hsa_pyg.cli import SettingsError
+from hsa_pyg.datasets.raw_files import part_of
 from hsa_pyg.nn import LeafEncoder
 from hsa_pyg.nn.word_vectors import WordVectorEmbedding, read_word_vectors
 
@@ -136,7 +137,7 @@ def contextual_words(
         found = word_states(sentences, encoder.model, encoder.tokenizer, log=False)
         rows = torch.cat(found).half()
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}.part")
+        part = part_of(path)
         torch.save(rows, part)
         os.replace(part, path)
     return list(rows.split(lengths))

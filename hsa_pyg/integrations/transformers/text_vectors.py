@@ -63,11 +63,7 @@ class TextVectors:
         autocast: torch.dtype | None = None,
         log: bool = True,
     ) -> None:
-        if not getattr(tokenizer, "is_fast", False):
-            raise TypeError(
-                f"{type(tokenizer).__name__} is no fast tokenizer: load it with "
-                "AutoTokenizer.from_pretrained(..., use_fast=True)"
-            )
+        check_fast(tokenizer)
         check_vocabulary(tokenizer)
         least = tokenizer.num_special_tokens_to_add() + 1
         if max_length is not None and max_length < least:
@@ -272,6 +268,15 @@ class TextVectors:
             progress.update(stop - start)
             start = stop
         return np.concatenate(out)
+
+
+def check_fast(tokenizer: Any) -> None:
+    """Raise a TypeError if a tokenizer is a slow one, which knows no words' places."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise TypeError(
+            f"{type(tokenizer).__name__} is no fast tokenizer: load it with "
+            "AutoTokenizer.from_pretrained(..., use_fast=True)"
+        )
 
 
 def check_vocabulary(tokenizer: Any) -> None:

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from hsa_pyg.integrations.transformers.comparison import evaluating
 from hsa_pyg.integrations.transformers.positions import text_positions
-from hsa_pyg.integrations.transformers.text_vectors import check_vocabulary
+from hsa_pyg.integrations.transformers.text_vectors import check_fast, check_vocabulary
 
 
 @torch.inference_mode()
@@ -44,11 +44,7 @@ def word_states(
         ValueError: if it knows no words, or a sentence has more tokens than the model
             reads.
     """
-    if not getattr(tokenizer, "is_fast", False):
-        raise TypeError(
-            f"{type(tokenizer).__name__} is no fast tokenizer: load it with "
-            "AutoTokenizer.from_pretrained(..., use_fast=True)"
-        )
+    check_fast(tokenizer)
     check_vocabulary(tokenizer)
     encoded = [
         tokenizer(list(words), is_split_into_words=True, verbose=False)
