@@ -48,7 +48,9 @@ def write_report(records: Sequence[Record], images: Path, configuration: str) ->
     return "\n\n".join([*parts, provenance(records)])
 
 
-def _task(task: str, records: Sequence[Record], images: Path, name: str) -> str:
+def _task(
+    task: str, records: Sequence[Record], images: Path, configuration: str
+) -> str:
     groups = by_setting(records)
     picture = images / f"semantic_focus_{task}.png"
     titles = _titles([name.removeprefix(f"{task}-") for name in groups], groups)
@@ -59,14 +61,16 @@ def _task(task: str, records: Sequence[Record], images: Path, name: str) -> str:
     parts = [
         f"### {task}",
         _setup(records),
-        reproduction(records, name),
+        reproduction(records, configuration),
         _epochs_table(groups, titles),
-        _final_table(groups, titles),
     ]
     full = _full(groups)
     if full is not None and len(groups) > 1:
-        parts.insert(4, _savings_table(groups, titles, full))
-    parts.append(f"![{task}: medians and quartiles](images/{picture.name})")
+        parts.append(_savings_table(groups, titles, full))
+    parts += [
+        _final_table(groups, titles),
+        f"![{task}: medians and quartiles](images/{picture.name})",
+    ]
     return "\n\n".join(parts)
 
 
