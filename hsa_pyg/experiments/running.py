@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+
+try:
+    from filelock import FileLock, Timeout
+except ImportError as error:
+    raise ImportError(
+        'Experiments need filelock: pip install "hsa-pyg[train]".'
+    ) from error
 
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.experiments.configuration import Setting
@@ -27,6 +35,20 @@ from hsa_pyg.experiments.records import (
 _CONFIGURATION = "configuration.json"
 _CHECKPOINT = "checkpoint.pt"
 _PROGRESS = "progress.json"
+_LOCK = "lock"
+
+#: Exit status of a process whose run is at work in another one.
+AT_WORK = 75
+
+
+class RunAtWorkError(ChildProcessError):
+    """Another process has taken the run."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"is at work in another process ({name}). Repeat the command when that has "
+            "ended."
+        )
 
 
 @dataclass(frozen=True)
@@ -169,11 +191,31 @@ def execute(run: Run, tell: Callable[[Progress], None]) -> Record:
     Args:
         run: What to run; a finished one is only read.
         tell: Called after each epoch.
+
+    Raises:
+        RunAtWorkError: if another process has it at work.
     """
+    with _taken(run):
+        done = run.is_finished()
+        record = Record.read(run.record) if done else _execute(run, tell)
+        shutil.rmtree(run.folder)
+    return record
+
+
+@contextmanager
+def _taken(run: Run) -> Iterator[None]:
+    """Keep other processes from the run."""
+    run.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(run.folder / _LOCK, timeout=0):
+            yield
+    except Timeout:
+        raise RunAtWorkError(run.name) from None
+
+
+def _execute(run: Run, tell: Callable[[Progress], None]) -> Record:
     from hsa_pyg.integrations.memory import peak_memory
 
-    if run.is_finished():
-        return Record.read(run.record)
     experiment = find_experiment(run.experiment)
     environment = _environment(run, experiment)
 
@@ -203,7 +245,6 @@ def execute(run: Run, tell: Callable[[Progress], None]) -> Record:
         facts=outcome.facts,
     )
     record.write(run.record)
-    shutil.rmtree(run.folder)
     return record
 
 
@@ -245,6 +286,8 @@ def main() -> None:
     except KeyboardInterrupt:
         # What is written is whole; the next call goes on from there.
         raise SystemExit(130) from None
+    except RunAtWorkError:
+        raise SystemExit(AT_WORK) from None
 
 
 if __name__ == "__main__":

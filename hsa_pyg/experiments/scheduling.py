@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.progress import Progress as Bars
 
 from hsa_pyg.experiments.experiment import Progress
-from hsa_pyg.experiments.running import Run, execute
+from hsa_pyg.experiments.running import AT_WORK, Run, RunAtWorkError, execute
 
 Tell = Callable[[Progress], None]
 #: Exit status of a run that Ctrl-C has ended.
@@ -138,6 +138,8 @@ class Schedule:
             with self._lock:
                 self._children.discard(child)
                 stopped = self._stopped
+        if code == AT_WORK and not stopped:
+            raise RunAtWorkError(run.name)
         if code and not stopped:
             raise ChildProcessError(self._failure(log, code))
         return code == 0

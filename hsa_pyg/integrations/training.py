@@ -10,6 +10,7 @@ from typing import Any
 from hsa_pyg.integrations.history import History
 from hsa_pyg.integrations.lightning import SignalClassifier, SignalDataModule, pl
 from hsa_pyg.integrations.memory import peak_memory, resident_memory
+from hsa_pyg.integrations.warming import warm_up
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def fit_classifier(
         enable_progress_bar=progress,
         num_sanity_val_steps=0,
     )
+    warm_up(classifier, trainer.strategy.root_device)
     base_memory = resident_memory()
     trainer.fit(classifier, data, ckpt_path=last if resume else None)
     rows = history.rows

@@ -9,7 +9,7 @@ from hsa_pyg.cli import SettingsError
 from hsa_pyg.experiments import running
 from hsa_pyg.experiments.configuration import Setting
 from hsa_pyg.experiments.experiment import Progress
-from hsa_pyg.experiments.running import Run, execute
+from hsa_pyg.experiments.running import Run, RunAtWorkError, execute
 from hsa_pyg.experiments.semantic_focus.experiment import SemanticFocus
 from hsa_pyg.experiments.semantic_focus.settings import (
     FocusSettings,
@@ -71,6 +71,21 @@ def test_an_interrupted_run_with_other_settings_is_refused(tmp_path):
     assert run.standing() is None
     assert len(record.history) == 2
     assert len(json.loads(run.record.read_text())["environment"]["earlier"]) == 1
+
+
+def test_a_run_at_work_is_not_taken_by_another_process(tmp_path):
+    run, told = make(tmp_path), []
+
+    def take(progress):
+        # Another process, as far as locks go: they belong to an opened file.
+        with pytest.raises(RunAtWorkError, match=r"at work in another .*\(tiny-3\)"):
+            execute(run, lambda progress: None)
+        told.append(progress.epoch)
+
+    execute(run, take)
+    assert told == [1, 2]
+    assert run.is_finished()
+    assert not run.folder.exists()
 
 
 def test_a_setting_whose_name_begins_alike_is_another(tmp_path):

@@ -60,6 +60,7 @@ def kill(number):
         ),
         ("raise SystemExit(130)", 2, "was interrupted. Repeat the command to go on"),
         ("raise KeyError('clip')", 2, "failed, exit status 1: KeyError: 'clip'"),
+        ("raise SystemExit(75)", 2, r"is at work in another process \(tiny-[01]\)\."),
         ("raise SystemExit(3)", 2, "failed, exit status 3: it said nothing"),
     ],
 )

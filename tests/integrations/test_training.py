@@ -4,6 +4,7 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
+from hsa_pyg.integrations import training
 from hsa_pyg.integrations.lightning import SignalClassifier
 from hsa_pyg.integrations.training import fit_classifier
 
@@ -34,6 +35,19 @@ def test_a_run_learns_and_leaves_its_record(make_model, make_data, tmp_path):
     assert all(row["processor_seconds"] > 0 for row in history)
     written = json.loads((tmp_path / "result.json").read_text())
     assert written["test_accuracy"] == 1.0
+
+
+def test_kernels_are_ready_before_the_first_epoch(
+    make_model, make_data, tmp_path, monkeypatch
+):
+    seen = []
+
+    def warm_up(model, device):
+        seen.append((model.trainer.current_epoch if model._trainer else None, device))
+
+    monkeypatch.setattr(training, "warm_up", warm_up)
+    fit(make_model, make_data, tmp_path, epochs=1)
+    assert seen == [(None, torch.device("cpu"))]
 
 
 def test_the_test_scores_are_those_of_the_best_epoch(make_model, make_data, tmp_path):

@@ -20,7 +20,6 @@ from torchmetrics.classification import MulticlassAUROC
 
 from hsa_pyg.experiments.experiment import Progress
 from hsa_pyg.experiments.learning.building import build_model
-from hsa_pyg.experiments.learning.clocks import warm_up
 from hsa_pyg.experiments.learning.settings import LearningSettings
 from hsa_pyg.experiments.learning.task import Task
 from hsa_pyg.hierarchy import SignalHierarchy
@@ -31,6 +30,7 @@ from hsa_pyg.integrations.lightning import (
     Stage,
     pl,
 )
+from hsa_pyg.integrations.warming import warm_up
 from hsa_pyg.loader import DataLoader
 from hsa_pyg.nn.readout import leaf_means
 

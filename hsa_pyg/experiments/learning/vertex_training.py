@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hsa_pyg.experiments.learning.clocks import warm_up
+from hsa_pyg.integrations.warming import warm_up
 
 
 class VertexTask(ABC):
