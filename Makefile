@@ -11,9 +11,9 @@ ENV := $(or $(VIRTUAL_ENV),$(CONDA_PREFIX),.venv)
 BIN := $(ENV)/bin
 # One stamp per set of extras: they are installed again when pyproject.toml changes.
 STAMP := $(ENV)/.hsa-pyg-
-STAMPS := $(addprefix $(STAMP),all test dev docs)
+STAMPS := $(addprefix $(STAMP),all test dev docs notebooks)
 
-.PHONY: demo test coverage lint format docs pictures clean
+.PHONY: demo test coverage lint format docs notebooks pictures clean
 .DEFAULT_GOAL := test
 
 demo: $(STAMP)all
@@ -40,6 +40,12 @@ format: $(STAMP)dev
 docs: $(STAMP)docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open runs/site/index.html"
+
+# Executes the notebooks in examples/ whose source was changed, into their .ipynb:
+#   make notebooks NAMES=01_hsa_conv_in_pyg   (changed or not)
+NAMES ?=
+notebooks: $(STAMP)all $(STAMP)notebooks
+	OMP_NUM_THREADS=1 $(BIN)/python -m examples.execute $(NAMES)
 
 # The pictures that explain the mechanism.
 pictures: $(STAMP)docs

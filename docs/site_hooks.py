@@ -60,7 +60,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         path = (source.parent / target).resolve()
         outside = not path.is_relative_to(ROOT / "docs")
         name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
-        inside = {place: top for top, place in TOP_PAGES.items()}.get(name)
+        inside = _page_of(name)
         if inside is not None:
             return f"[{text}]({up}{inside})"
         if (outside or path.is_dir()) and path.exists() and name:
@@ -96,6 +96,15 @@ def to_mathml(formula: str, display: str = "inline") -> str:
         formula,
     )
     return convert(formula, display=display)
+
+
+def _page_of(name: str) -> str | None:
+    """The page that a file outside of ``docs`` has become."""
+    if name == "examples/README.md":
+        return "notebooks/index.md"
+    if notebook := re.fullmatch(r"examples/(\d\d_\w+)\.ipynb", name):
+        return f"notebooks/{notebook[1]}.md"
+    return {place: top for top, place in TOP_PAGES.items()}.get(name)
 
 
 def _within_docs(text: str) -> str:

@@ -1,5 +1,6 @@
 """Links of the documentation lead somewhere; addresses are at least well formed."""
 
+import json
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,6 +16,8 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *ROOT.glob("datasets/**/*.md"),
         *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/*.md"),
+        *ROOT.glob("examples/*.ipynb"),
     ]
 )
 #: Pages that `hsa-pyg report` writes and that may not be there yet.
@@ -25,9 +28,25 @@ def names(paths):
     return [path.relative_to(ROOT).as_posix() for path in paths]
 
 
+def read(path):
+    """The text of a page; of a notebook, its cells of Markdown."""
+    if path.suffix != ".ipynb":
+        return path.read_text()
+    cells = json.loads(path.read_text())["cells"]
+    texts = (
+        "".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"
+    )
+    return "\n\n".join(texts)
+
+
+def without_code(path):
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", read(path), flags=re.DOTALL | re.MULTILINE)
+
+
 def prose(path):
     """A page without its code."""
-    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = without_code(path)
     return re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)
 
 
@@ -38,9 +57,8 @@ def links(path):
 
 def anchors(path):
     """Anchors of a page's headings that GitHub and the site name alike."""
-    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
     found = set()
-    for heading in re.findall(r"^#+ +(.+?)\s*$", text, re.MULTILINE):
+    for heading in re.findall(r"^#+ +(.+?)\s*$", without_code(path), re.MULTILINE):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
         on_github = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
         if on_github == slugify(plain, "-"):
@@ -82,6 +100,16 @@ def test_the_pages_and_their_links_are_found():
     found = links(ROOT / "docs" / "performance.md")
     assert "mathematics.md#4-the-four-passes" in found
     assert "images/benchmark_growth_small.png" in found
+
+
+def test_links_of_notebooks_are_found(tmp_path):
+    page = tmp_path / "page.ipynb"
+    cells = [
+        {"cell_type": "markdown", "source": ["# Here\n", "[a](gone.md) [b](#here)"]},
+        {"cell_type": "code", "source": "'[c](code.md)'"},
+    ]
+    page.write_text(json.dumps({"cells": cells}))
+    assert list(problems(page)) == ["gone.md: no such file"]
 
 
 def test_dead_links_are_found(tmp_path):

@@ -58,6 +58,18 @@ def test_every_page_is_there(site):
         assert (site / page.with_suffix(".html")).stat().st_size > 1_000
 
 
+def test_every_notebook_is_there_with_its_pictures(site):
+    notebooks = sorted((ROOT / "examples").glob("*.ipynb"))
+    assert notebooks
+    for notebook in notebooks:
+        page = site / "notebooks" / f"{notebook.stem}.html"
+        pictures = re.findall(r'<img[^>]* src="([^"]+)"', article(page))
+        assert pictures
+        for picture in pictures:
+            assert (page.parent / picture).read_bytes().startswith(b"\x89PNG")
+    assert "01_hsa_conv_in_pyg.html" in article(site / "notebooks" / "index.html")
+
+
 def test_pages_of_experiments_are_there_before_they_are_written(site):
     for page in ("results", "semantic_focus"):
         assert "<h1" in article(site / f"{page}.html")
@@ -162,5 +174,8 @@ def test_links_out_of_the_site_are_named_or_led_back():
     assert rewritten("[all](results)", "demo.md") == "all (`docs/results`)"
     gone = "[gone](../gone.py) [far](../../gone.py)"
     assert rewritten(gone, "demo.md") == gone  # which the build then finds
+    notebook = "[n](../examples/01_a.ipynb) [o](../examples/README.md)"
+    there = "[n](notebooks/01_a.md) [o](notebooks/index.md)"
+    assert rewritten(notebook, "demo.md") == there
     guide = "[c](../../CONTRIBUTING.md)"
     assert rewritten(guide, "benchmarks/core.md") == "[c](../contributing.md)"
