@@ -18,26 +18,14 @@ import matplotlib.pyplot as plt
 import networkx as nx
 import torch
 import torch.nn.functional as F
-from rdkit import Chem
-from rdkit.Chem import Crippen, Draw
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
-from torch_geometric.utils.smiles import e_map
 
 from hsa_pyg import HSAConv
 from hsa_pyg.analysis import attention_matrix, counted_flops
-from hsa_pyg.converters import (
-    ATOM_SIZES,
-    GROUP_ROLES,
-    ToHierarchy,
-    from_graph,
-    from_smiles,
-)
-from hsa_pyg.data import Schema
-from hsa_pyg.experiments.models import GlobalAttentionGNN
-from hsa_pyg.loader import DataLoader
+from hsa_pyg.converters import ToHierarchy, from_graph
 from hsa_pyg.nn import FlatConv
 
 # %% [markdown]
@@ -65,24 +53,24 @@ parent = hierarchy.parent[start:stop]  # the community of every vertex
 _, shade = parent.unique(return_inverse=True)
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
-place = nx.spring_layout(novel, seed=1, iterations=100)
+place = nx.spring_layout(novel, k=0.3, seed=1)
 nx.draw_networkx_edges(novel, place, ax=left, alpha=0.25)
 style = {"node_size": 45, "node_color": shade, "cmap": "tab20"}
 nx.draw_networkx_nodes(novel, place, ax=left, **style)
-famous = ["Valjean", "Javert", "Cosette", "Marius", "Gavroche", "Fantine", "Myriel"]
-names = {name: name for name in famous}
+names = {name: name for name in ("Valjean", "Marius", "Gavroche", "Fantine", "Myriel")}
 nx.draw_networkx_labels(novel, place, names, font_size=8, ax=left)
 left.set_title("vertices, coloured by their community", fontsize=10)
 left.axis("off")
 
 torch.manual_seed(0)
-x = torch.eye(len(novel))  # every character is a word of its own
+x = 8 * torch.eye(len(novel))  # every character is a word of its own
 conv = HSAConv(len(novel), 32)
 q, k, _, _, _ = conv.project(x, hierarchy)
 order = shade.argsort(stable=True)
 theta = attention_matrix(q, k, hierarchy)[0].detach()[order][:, order]
 image = right.imshow(theta.log10(), cmap="Greys")
-right.set_title("attention (log10), rows sorted by community", fontsize=10)
+right.set(xticks=[], yticks=[])
+right.set_title("attention (log10), sorted by community", fontsize=10)
 fig.colorbar(image, ax=right, shrink=0.85)
 plt.show()
 
@@ -122,21 +110,15 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    def __init__(self, features, classes, kind, channels=32, heads=4, layers=1):
+    def __init__(self, features, classes, kind, channels=32, heads=4):
         super().__init__()
+        layer = {"hsa": HSAConv, "softmax": FlatConv, "none": lambda *_: None}[kind]
         self.encoder = nn.Linear(features, channels)
-        kind = {"hsa": HSAConv, "softmax": FlatConv, "none": None}[kind]
-        self.blocks = nn.ModuleList(
-            Block(channels, kind and kind(channels, channels, heads))
-            for _ in range(layers)
-        )
+        self.block = Block(channels, layer(channels, channels, heads))
         self.head = nn.Linear(channels, classes)
 
     def forward(self, x, edge_index, hierarchy):
-        x = self.encoder(x)
-        for block in self.blocks:
-            x = block(x, edge_index, hierarchy)
-        return self.head(x)
+        return self.head(self.block(self.encoder(x), edge_index, hierarchy))
 
 
 # %% [markdown]
@@ -174,11 +156,9 @@ found = ToHierarchy(max_family=64)(data)
 print(found.hierarchy)
 
 # %% [markdown]
-# `ToHierarchy` is `from_graph` as a transform: give it to any PyG data set as
-# `pre_transform`, and communities are found once.
-#
-# For a control, the same vertices in a tree of random groups: a method of your own is
-# any function of the edges, the number of vertices and a seed.
+# `ToHierarchy` is `from_graph` as a transform, for any data set of PyG. For a control,
+# the same vertices in a tree of random groups: a method of your own is any function of
+# the edges, the number of vertices and a seed.
 
 
 # %%
@@ -219,31 +199,32 @@ arms = {
 }
 for name, (kind, tree) in arms.items():
     scores = [run(kind, tree.hierarchy, seed) for seed in range(3)]
-    seeds = " ".join(f"{score:.2f}" for score in scores)
-    print(f"{name:21} {sum(scores) / 3:.2f}   (seeds: {seeds})")
+    seeds = " ".join(f"{score:.3f}" for score in scores)
+    print(f"{name:21} {sum(scores) / 3:.3f}   (seeds: {seeds})")
 
 # %% [markdown]
-# TEXT
+# The convolution knows the carriers next to a vertex and guesses for the rest. Softmax
+# attention adds nothing to it here: carriers of all classes look alike from everywhere.
+# Nor do random groups. Over communities, attention finds the carriers of one's own
+# group. So it is the tree that helps: HSA is as good as its families.
 #
 # ### A real graph: Cora
 #
-# On Cora this has been measured with five seeds and tuned settings: a convolution with
-# HSA over communities comes to 78.9 %, with softmax attention to 75.2 %, with HSA over
-# random groups to 75.5 %, and the convolution alone to 78.0 %. So the order is the
-# same, but what HSA adds to the convolution there is within the noise:
-# [learning results](../docs/results.md). The data are not shipped. With a network
-# connection, take them into the cells above by
+# On Cora this has been measured with five seeds and tuned settings
+# ([learning results](../docs/results.md)). A convolution with HSA over communities
+# comes to 78.9 %, with softmax attention to 75.2 %, with HSA over random groups to
+# 75.5 %, the convolution alone to 78.0 %: again the tree decides, but what HSA adds to
+# the convolution there is within the noise. The data are not shipped. With a network,
+# put them in place of the planted graph by
 #
 # ```python
 # from torch_geometric.datasets import Planetoid
 #
 # data = Planetoid("data", "Cora")[0]
-# found = ToHierarchy(max_family=64)(data)
-# model = Net(data.num_features, 7, "hsa")  # and data.train_mask, val_mask, test_mask
+# model = Net(data.num_features, 7, "hsa")  # and data.train_mask, data.test_mask
 # ```
 #
-# or repeat the measurement by `hsa-pyg experiment cora`
-# ([experiments](../docs/experiments.md)).
+# or repeat it all by `hsa-pyg experiment cora` ([experiments](../docs/experiments.md)).
 #
 # ## What it costs
 #
@@ -306,14 +287,13 @@ for axes in (left, right):
 plt.show()
 
 # %% [markdown]
-# The FLOPs say it: the ratio doubles with the graph, for softmax attention grows with
-# the square and HSA with the graph. On small graphs the layer's matrix products, which
-# both have, and the small families' overhead hide the gain in time. Memory is a matter
-# of the kernel: the textbook's multihead attention keeps its weights, one for each pair
-# and head; the fused softmax kernel of PyTorch does not, and grows with the vertices as
-# HSA does. What HSA saves beside *that* kernel is time. More, and larger, on quiet
-# machines: [other layers](../docs/benchmarks/peers.md),
-# [memory](../docs/benchmarks/memory.md), [growth](../docs/benchmarks/growth.md).
+# Twice the graph, twice the ratio of FLOPs: softmax attention grows with the square,
+# HSA with the graph. In time, what both layers share (projections) and the work around
+# small families hide part of it. Memory is a matter of the kernel: the textbook's
+# attention keeps a weight for each pair and head, PyTorch's fused one does not, and
+# grows as HSA does; there HSA saves time alone. Measured with care:
+# [other layers](../docs/benchmarks/peers.md), [memory](../docs/benchmarks/memory.md),
+# [growth](../docs/benchmarks/growth.md).
 #
 # ## Molecules
 #
@@ -322,6 +302,11 @@ plt.show()
 # no different for the layers.
 
 # %%
+from rdkit import Chem
+from rdkit.Chem import Crippen, Draw
+
+from hsa_pyg.converters import ATOM_SIZES, GROUP_ROLES, from_smiles
+
 drugs = {
     "aspirin": "CC(=O)Oc1ccccc1C(=O)O",
     "ibuprofen": "CC(C)Cc1ccc(cc1)C(C)C(=O)O",
@@ -369,6 +354,12 @@ print(f"{len(train)} to learn from, {len(test)} to test; the first: {texts[0]}")
 # per molecule. `MoleculeNetTrees` loads MoleculeNet's sets in the same form.
 
 # %%
+from torch_geometric.utils.smiles import e_map
+
+from hsa_pyg.data import Schema
+from hsa_pyg.experiments.models import GlobalAttentionGNN
+from hsa_pyg.loader import DataLoader
+
 model = GlobalAttentionGNN.from_schema(
     Schema.of(train[0]),
     out_channels=1,

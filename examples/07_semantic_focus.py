@@ -95,8 +95,8 @@ plt.show()
 # goes as a whole. With `top_k_includes_self=True` a word's own score has to be among
 # the largest, too; on a flat tree that is top-k softmax attention.
 #
-# So k counts siblings, not words: the same k drops much in a large family and nothing
-# in a small one. And it is chosen per head.
+# So k counts siblings, not words: a sentence has two siblings here, and k = 2 drops
+# neither. The same k drops much in a large family. And it is chosen per head.
 
 # %%
 for name, options in settings.items():
@@ -140,15 +140,15 @@ print("   k   entropy   separation   spread of the kept scores")
 for top_k in (2, 4, 8, 16, 32, None):
     options = {"top_k": top_k, "top_k_includes_self": top_k is not None}
     found = score_statistics(q64, k64, row, **options).summary()
-    gap = found["separation"].mean.mean()
+    gap = f"{found['separation'].mean.mean():.2f}" if top_k else "-"
     print(
-        f"{top_k or 'all':>4} {found['entropy'].mean.mean():9.2f} {gap:12.2f} "
+        f"{top_k or 'all':>4} {found['entropy'].mean.mean():9.2f} {gap:>12} "
         f"{found['kept_dispersion'].mean.mean():17.2f}"
     )
 
 # %% [markdown]
-# With small k a query mixes few values, and the choice among many near-equal scores is
-# close: here, with random queries and keys, the gap is small wherever the cut falls.
+# The fewer are kept, the lower the entropy and the wider the gap to what is dropped;
+# deep in the crowd of middling scores the cut falls between near-equals.
 # `hsa_pyg.analysis.collect_score_statistics(model, batch)` takes the same numbers from
 # all layers of a model, for instance while it learns.
 #
@@ -293,3 +293,16 @@ for panel, (name, made) in zip(axes, runs.items(), strict=True):
     print(f"{name:10} entropy {found['entropy'].mean.item():.2f} nats")
 fig.colorbar(image, ax=axes, shrink=0.85, label="weight")
 plt.show()
+
+# %% [markdown]
+# TEXT
+#
+# ## Where to go next
+#
+# - [Semantic focus](../docs/semantic_focus.md): the measured page, five seeds on
+#   sequences of 40 bits, where the lead is far larger, and inside windows of a tree.
+# - [Options of the attention](../docs/attention_options.md): what `top_k` goes together
+#   with, fixed patterns, which backend has what.
+# - [Experiments](../docs/experiments.md#semantic-focus): `hsa-pyg experiment
+#   semantic-focus` and its settings.
+# - [08 Bring your own](08_bring_your_own.ipynb): your data, positions and leaves.
