@@ -305,7 +305,8 @@ plt.show()
 # to learn in the time it had. Three runs of a small model can show that there is a lead
 # to be had. They do not tell how large it is, nor how often a run fails to start. On
 # the measured page, with larger models, other settings and five seeds, all arrive.
-#
+
+# %% [markdown]
 # ## Where to go next
 #
 # - [Semantic focus](../docs/semantic_focus.md): the measured page, five seeds on
