@@ -43,8 +43,8 @@ print(signal.hierarchy)
 print({kind: signal[kind].num_nodes for kind in signal.node_types})
 
 # %% [markdown]
-# The leaves are the vertices, in the order of the graph, and the edges stay as they
-# are. So message passing and attention work on the same rows.
+# The leaves are the vertices in their order, and the edges stay as they are: message
+# passing and attention work on the same rows.
 
 # %%
 hierarchy = signal.hierarchy
@@ -149,9 +149,7 @@ def planted_graph(groups, size, seed=0):
 
 
 data = planted_graph(24, 20)
-print(
-    f"{data.num_nodes} vertices, {data.num_edges / data.num_nodes:.1f} edges a vertex"
-)
+print(f"{data.num_nodes} vertices of {data.num_edges / data.num_nodes:.1f} neighbours")
 found = ToHierarchy(max_family=64)(data)
 print(found.hierarchy)
 
@@ -237,7 +235,7 @@ for name, (kind, tree) in arms.items():
 # %%
 def seconds(layer, *inputs):
     times = []
-    for _ in range(3):  # the first may compile what it needs
+    for _ in range(3):
         begin = time.process_time()
         layer(*inputs).square().sum().backward()
         times.append(time.process_time() - begin)
@@ -265,7 +263,7 @@ for size in sizes:
     tree = ToHierarchy(max_family=32)(planted_graph(size // 20, 20)).hierarchy
     x = torch.randn(size, 64, requires_grad=True)
     time_ratio.append(seconds(flat, x, tree) / seconds(hsa, x, tree))
-    flops = counted_flops(tree, 64, 4)
+    flops = counted_flops(tree, channels=64, heads=4)
     flop_ratio.append(flops.softmax / flops.hsa)
     calls = [(textbook, x, x, x), (flat, x, tree), (hsa, x, tree)]
     memory.append([bytes_kept(*call) / 2**20 for call in calls])
@@ -287,51 +285,53 @@ for axes in (left, right):
 plt.show()
 
 # %% [markdown]
-# Twice the graph, twice the ratio of FLOPs: softmax attention grows with the square,
-# HSA with the graph. In time, what both layers share (projections) and the work around
-# small families hide part of it. Memory is a matter of the kernel: the textbook's
-# attention keeps a weight for each pair and head, PyTorch's fused one does not, and
-# grows as HSA does; there HSA saves time alone. Measured with care:
-# [other layers](../docs/benchmarks/peers.md), [memory](../docs/benchmarks/memory.md),
-# [growth](../docs/benchmarks/growth.md).
+# Twice the graph, about twice the ratio of FLOPs: softmax attention grows with the
+# square, HSA with the graph. In time, projections and the work around small families
+# hide part of it. Memory is a matter of the kernel: the textbook's attention keeps a
+# weight for each pair and head, PyTorch's fused one does not; there HSA saves time
+# alone. Measured with care: [other layers](../docs/benchmarks/peers.md),
+# [memory](../docs/benchmarks/memory.md), [growth](../docs/benchmarks/growth.md).
 #
 # ## Molecules
 #
 # A molecule is a graph whose parts chemists name. `from_smiles` makes these parts its
-# families: ring systems, functional groups, chains. Other methods than communities are
-# no different for the layers.
+# families: ring systems (blue), functional groups (orange) and chains (green). For the
+# layers it makes no difference where a tree comes from.
 
 # %%
+from io import BytesIO
+
 from rdkit import Chem
-from rdkit.Chem import Crippen, Draw
+from rdkit.Chem import Crippen
+from rdkit.Chem.Draw import rdMolDraw2D
 
 from hsa_pyg.converters import ATOM_SIZES, GROUP_ROLES, from_smiles
 
-drugs = {
-    "aspirin": "CC(=O)Oc1ccccc1C(=O)O",
-    "ibuprofen": "CC(C)Cc1ccc(cc1)C(C)C(=O)O",
-    "caffeine": "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
-}
-blue, orange, green = (0.6, 0.75, 1.0), (1.0, 0.65, 0.4), (0.85, 0.95, 0.75)
+drugs = {"aspirin": "CC(=O)Oc1ccccc1C(=O)O", "ibuprofen": "CC(C)Cc1ccc(cc1)C(C)C(=O)O"}
+drugs["caffeine"] = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
+blue, orange, green = (0.55, 0.7, 1.0), (1.0, 0.65, 0.4), (0.8, 0.95, 0.7)
 shades = {"ring": blue, "functional_group": orange, "chain": green}
-fig, axes = plt.subplots(1, 3, figsize=(9.5, 2.8), layout="constrained")
-for panel, (name, smiles) in zip(axes, drugs.items(), strict=True):
+colours = []
+for name, smiles in drugs.items():
     molecule = from_smiles(smiles)
     roles = [GROUP_ROLES[role] for role in molecule["group"].role]
     group = molecule["atom", "child_of", "group"].edge_index[1].tolist()
-    colours = {atom: shades[roles[number]] for atom, number in enumerate(group)}
-    marks = {"highlightAtoms": list(colours), "highlightAtomColors": colours}
-    shape = Chem.MolFromSmiles(smiles)
-    panel.imshow(Draw.MolToImage(shape, (360, 260), highlightBonds=[], **marks))
-    panel.set_title(name, fontsize=10)
-    panel.axis("off")
+    colours.append({atom: shades[roles[number]] for atom, number in enumerate(group)})
     print(f"{name}: {', '.join(roles)}")
+shapes = [Chem.MolFromSmiles(smiles) for smiles in drugs.values()]
+atoms, bonds = [list(colour) for colour in colours], [[]] * 3
+canvas = rdMolDraw2D.MolDraw2DCairo(900, 220, 300, 220)
+canvas.DrawMolecules(shapes, atoms, bonds, colours, legends=list(drugs))
+canvas.FinishDrawing()
+picture = plt.imread(BytesIO(canvas.GetDrawingText()))
+plt.figure(figsize=(9, 2.4), layout="constrained").gca().set_axis_off()
+plt.imshow(picture)
 plt.show()
 
 # %% [markdown]
 # A small set by hand: rings with two substituents each. To predict is the logarithm of
 # the partition coefficient between octanol and water, as rdkit's Crippen method
-# estimates it. Of each ring with each pair, a fifth is kept for the test.
+# estimates it. A fifth of them is kept for the test.
 
 # %%
 rings = ["c1cc({})ccc1{}", "C1CC({})CCC1{}", "c1cc({})ncc1{}", "c1cc2cc({})ccc2cc1{}"]
@@ -387,15 +387,14 @@ print(
 print(f"mean absolute error of the model:         {error:.2f}")
 
 # %% [markdown]
-# This shows how it is done, not that HSA is needed: the target is a sum over atoms and
-# their neighbours, which messages alone find, and molecules are small enough for
-# softmax attention.
-#
+# This shows how it is done, not that HSA is needed: the target is a sum over atoms with
+# their neighbours, and molecules are small enough for softmax attention.
+
+# %% [markdown]
 # ## Where to go next
 #
 # - [07 Semantic focus](07_semantic_focus.ipynb): vertices that attend to few siblings.
-# - [From raw data to signals](../docs/converters.md): communities by METIS, Louvain or
-#   bisection, networkx, molecules.
+# - [From raw data to signals](../docs/converters.md): other methods, molecules.
 # - [Migrating from GPSConv](../docs/migration.md): the same numbers on a flat tree, and
 #   weights carried over.
 # - [When not to use HSA](../docs/when_not.md).
