@@ -272,14 +272,16 @@ plt.show()
 
 # %% [markdown]
 # Do not read more into this than it can hold: 61 pages to be placed, few epochs, short
-# texts, and no setting was searched for. The experiment `website` compares these models
-# and simpler ones on whole pages with validation and several seeds, also on a second
-# site: `hsa-pyg experiment website --dry-run` tells what it runs.
+# texts, and no setting was searched for. Titles and menus also have words that name a
+# section. The experiment `website` leaves these out, has a validation set, other models
+# to compare with and a second site: `hsa-pyg experiment website --dry-run` tells what
+# it runs.
 #
 # Here one batch holds all pages. On a larger site encode some pages a step and remember
 # the vectors of the others, as `hsa_pyg.experiments.models.LinkedPages` allows by its
 # two methods `encode` and `classify`.
-#
+
+# %% [markdown]
 # ## Where to go next
 #
 # - [Items with text and pictures](04_multimodal_items.ipynb): composing such trees by

@@ -256,12 +256,12 @@ for (top, bottom), number in zip(panels.T, chosen, strict=True):
     top.imshow(to_image(parts["image"]).permute(1, 2, 0))
     title = textwrap.wrap(validation[number].texts["name"].lower(), 18)[:2]
     top.set_title("\n".join(title), fontsize=9)
-    shown = bottom.imshow(to_image(heat)[0], cmap="gray", vmin=0, vmax=3)
+    shown = bottom.imshow(to_image(heat)[0], cmap="gray", vmin=0.6, vmax=1.4)
     to_picture, _ = between(models["both"], signal)
     bottom.set_title(f"words pay it {to_picture:.2f}", fontsize=9)
     top.axis("off")
     bottom.axis("off")
-figure.colorbar(shown, ax=panels[1], label="received / mean", extend="max")
+figure.colorbar(shown, ax=panels[1], label="received / mean", extend="both")
 plt.show()
 
 # %% [markdown]
@@ -342,7 +342,8 @@ print(batch.hierarchy, "loss:", round(float(loss.detach()), 2))
 # These are a few epochs on a quarter of the training emoji: enough to see each part
 # carry something, too little to say how much hierarchy helps. The experiment `emoji`
 # compares models on all of them: `hsa-pyg experiment emoji --dry-run`.
-#
+
+# %% [markdown]
 # ## Where to go next
 #
 # - [Global attention for graphs](05_global_attention_for_graphs.ipynb): the tree is
