@@ -20,6 +20,7 @@ from hsa_pyg.nn.flat_attention import FlatConv
 from hsa_pyg.nn.hsa_conv import HSAConv
 from hsa_pyg.nn.positional import HierarchicalPosition
 from hsa_pyg.nn.readout import LeafReadout
+from hsa_pyg.ops.patterns import Pattern
 
 Attention = Literal["hsa", "flat", "none"]
 Block = Literal["pre_norm", "paper"]
@@ -155,6 +156,11 @@ class HSATransformer(torch.nn.Module):
         tie_queries: Whether all leaves below a node meet its siblings with one query.
         causal: A node sees no sibling with a larger node id; for both see
             :class:`~hsa_pyg.nn.HSAConv`.
+        top_k: Number of siblings that a node attends to, those with the largest scores
+            (semantic focus); :obj:`None` for all.
+        top_k_includes_self: Whether a leaf itself is one of these.
+        pattern: What a node sees of its siblings by its place among them; for the three
+            see :class:`~hsa_pyg.nn.HSAConv`.
         backend: See :func:`~hsa_pyg.nn.functional.hierarchical_attention`.
 
     Shapes:
@@ -163,8 +169,10 @@ class HSATransformer(torch.nn.Module):
 
     Raises:
         ValueError: for an unknown ``attention`` or ``block``, heads that do not divide
-            ``channels``, no ``hidden_channels``, or ``causal`` with tied queries.
-        NotImplementedError: for ``causal`` with ``attention="flat"``.
+            ``channels``, no ``hidden_channels``, ``causal`` with tied queries, or what
+            else :class:`~hsa_pyg.nn.HSAConv` refuses.
+        NotImplementedError: for ``causal``, ``top_k`` or ``pattern`` with
+            ``attention="flat"``.
     """
 
     def __init__(
@@ -187,6 +195,9 @@ class HSATransformer(torch.nn.Module):
         tie_queries: bool = True,
         causal: bool = False,
         backend: str = "auto",
+        top_k: int | None = None,
+        top_k_includes_self: bool = False,
+        pattern: Pattern | None = None,
     ) -> None:
         super().__init__()
         if attention not in _LAYERS:
@@ -221,6 +232,9 @@ class HSATransformer(torch.nn.Module):
             "tie_queries": tie_queries,
             "causal": causal,
             "backend": backend,
+            "top_k": top_k,
+            "top_k_includes_self": top_k_includes_self,
+            "pattern": pattern,
         }
         if position is not None and attention != "none":
             options["position_dim"] = position.channels

@@ -14,6 +14,7 @@ from hsa_pyg.nn import (
     HSAConv,
     HSATransformer,
     LeafEncoder,
+    blocklocal,
 )
 
 ATTENTIONS = ("hsa", "flat", "none")
@@ -243,6 +244,29 @@ def test_untied_and_causal_queries(batch):
     assert model.blocks[0].conv.lin_out.weight.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("kept", [2, 3])
+def test_the_largest_scores_inside_every_layer(kept):
+    """A family of four sees what its layers see with ``top_k``."""
+    signal = document([[1, 2, 3, 4]])
+    options = {"position": None, "dropout": 0.0}
+    model = transformer(**options, top_k=kept, top_k_includes_self=True)
+    every = transformer(**options)
+    every.load_state_dict(model.state_dict())
+    expected = every.embed(signal)[0]
+    for block in every.blocks:
+        block.conv.top_k, block.conv.top_k_includes_self = kept, True
+    assert not torch.allclose(model.embed(signal)[0], expected)
+    torch.testing.assert_close(model.embed(signal)[0], every.embed(signal)[0])
+
+
+def test_a_pattern_inside_every_layer():
+    """In blocks of two, a word does not know what the next block holds."""
+    model = transformer(position=None, dropout=0.0, pattern=blocklocal(2))
+    one, other = document([[1, 2, 3, 4]]), document([[1, 2, 5, 6]])
+    torch.testing.assert_close(model.embed(one)[0][:2], model.embed(other)[0][:2])
+    assert not torch.allclose(model.embed(one)[0][2:], model.embed(other)[0][2:])
+
+
 def test_from_schema(batch):
     schema = Schema.of(document([[1]], 1))
     model = HSATransformer.from_schema(
@@ -302,6 +326,10 @@ def test_wrong_arguments(batch):
         transformer(causal=True)
     with pytest.raises(NotImplementedError, match="flat attention has no causal"):
         transformer(attention="flat", causal=True, tie_queries=False)
+    with pytest.raises(NotImplementedError, match="flat attention has no top_k"):
+        transformer(attention="flat", top_k=2)
+    with pytest.raises(ValueError, match="top_k must be at least 1"):
+        transformer(top_k=0)
     sampled = document([[1, 2]])
     sampled["token"].num_sampled_nodes = [1, 1]
     with pytest.raises(ValueError, match="comes from a neighbour sampler"):
