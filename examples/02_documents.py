@@ -168,7 +168,9 @@ def accuracy(model, data):
 
 
 def fit(model, epochs=3):
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    optimizer = torch.optim.AdamW(model.parameters())
+    steps = epochs * -(-len(train) // 16)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=steps)
     torch.manual_seed(2)  # the same order of reviews for both models
     losses = []
     for _ in range(epochs):
@@ -178,6 +180,7 @@ def fit(model, epochs=3):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            schedule.step()
             losses.append(loss.item())
     return losses
 
