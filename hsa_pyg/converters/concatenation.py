@@ -47,7 +47,9 @@ def concat(
     **Attributes of a whole signal.** ``y`` of the result is the argument ``y``; without
     it, the ``y`` of the signals that have one, if they are equal. Of any other
     attribute ``a`` (such as ``source``), ``part_a`` lists the value for each name
-    (tensors as numbers), None where a signal lacks it. ``parts`` lists the names.
+    (tensors as numbers), None where a signal lacks it. ``parts`` lists the names. An
+    item whose signals all lack ``a`` has no ``part_a`` until it is brought to a schema
+    with others (:func:`~hsa_pyg.data.unify`, the loader), which lists None then.
 
     Args:
         signals: The signals, by name or in a row. None stands for one that is not

@@ -9,7 +9,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.data.storage import BaseStorage
 
 from hsa_pyg.data.feature import Feature
-from hsa_pyg.data.schema import EdgeType, Schema, group_label
+from hsa_pyg.data.schema import EdgeType, Schema, group_label, lists_parts
 
 Signal = TypeVar("Signal", bound=HeteroData)
 
@@ -18,7 +18,9 @@ def complete(signal: Signal, schema: Schema, source: str = "the signal") -> Sign
     """A shallow copy of ``signal`` that holds every type and attribute of ``schema``.
 
     What it lacks is there with no rows: features of the right width and dtype, edges
-    [2, 0], ``num_nodes`` 0. Its types come in the order of the schema.
+    [2, 0], ``num_nodes`` 0. Its types come in the order of the schema. What a
+    composition (:func:`~hsa_pyg.converters.concat`) lists for its parts and none of the
+    parts has, such as ``part_source``, is None for each.
 
     Args:
         signal: the signal; it is not changed.
@@ -60,6 +62,10 @@ def fill_in(signal: HeteroData, schema: Schema, source: str = "the signal") -> N
         store = signal.get_edge_store(*edge)
         number = store["edge_index"].size(1) if "edge_index" in store else 0
         _fill(store, features, number, edge, source)
+    sample = signal._global_store
+    for name, feature in schema.graph.items():
+        if "parts" in sample and name not in sample and lists_parts(name, feature):
+            sample[name] = [None] * len(sample["parts"])
 
 
 def _drop_redundant_count(store: BaseStorage, kind: str, source: str) -> None:

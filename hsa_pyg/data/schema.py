@@ -232,6 +232,11 @@ def group_label(kind: str | EdgeType | None) -> str:
     return f"type {kind!r}" if isinstance(kind, str) else f"edge type {kind}"
 
 
+def lists_parts(name: str, feature: Feature) -> bool:
+    """Whether an attribute of a composition lists something for each of its parts."""
+    return name.startswith("part_") and feature.dtype == "list"
+
+
 def check_counted(schema: Schema, source: str) -> None:
     """Raise a ValueError if nothing tells how many nodes a type of ``schema`` has."""
     for kind in schema.uncounted():

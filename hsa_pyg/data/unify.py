@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from torch_geometric.data import HeteroData
 
 from hsa_pyg.data.completion import complete
-from hsa_pyg.data.schema import Schema, SchemaUnion
+from hsa_pyg.data.schema import Schema, SchemaUnion, lists_parts
 from hsa_pyg.data.signal import NestedSignal
 
 
@@ -38,8 +38,9 @@ def union_schema(signals: Iterable[NestedSignal]) -> Schema:
         graphs.append(own.graph)
     schema = union.schema()
     for number, graph in enumerate(graphs):
-        for name in schema.graph:
-            if name not in graph:
+        for name, feature in schema.graph.items():
+            filled_in = "parts" in graph and lists_parts(name, feature)
+            if name not in graph and not filled_in:
                 origin = union.origin("the whole sample", name)
                 raise ValueError(
                     f"sample {number} has no attribute {name!r}, which {origin} has; "

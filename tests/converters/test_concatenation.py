@@ -16,6 +16,7 @@ from hsa_pyg.converters import (
 )
 from hsa_pyg.data import unify, union_schema
 from hsa_pyg.hierarchy import CHILD_OF
+from hsa_pyg.loader import DataLoader as SignalLoader
 
 
 def text(words=2, y=None, source="a.txt"):
@@ -122,6 +123,31 @@ def test_items_of_unlike_parts_form_a_data_set():
     torch.save(second, file)
     file.seek(0)
     assert torch.load(file, weights_only=True).y.tolist() == [1]
+
+
+def test_items_without_any_part_of_a_kind_form_a_data_set():
+    """What no part of an item has is listed as None for each, as for one part."""
+    figure = concat({"photo": picture(), "caption": text()}, parent="figure")
+    items = [
+        concat({"title": text(), "photo": picture(), "figure": None}),
+        concat({"title": None, "photo": picture(), "figure": None}),
+        concat({"title": None, "photo": None, "figure": figure}),
+    ]
+    assert "part_source" not in items[1]
+    first, second, third = unify(items)
+    assert second.part_source == second.part_parts == [None] * 3
+    assert second.parts == ["title", "photo", "figure"]
+    assert first.part_source == ["a.txt", None, None]
+    assert third.part_parts == [None, None, ["photo", "caption"]]
+    assert "part_source" not in items[1]
+    for order in ([0, 1, 2], [1, 2, 0]):
+        batch = next(iter(SignalLoader([items[i] for i in order], batch_size=3)))
+        assert batch.validate()
+        assert batch[order.index(1)].part_source == [None] * 3
+    named, plain = picture(), picture()
+    named.part_source = ["a.txt"]
+    with pytest.raises(ValueError, match="sample 1 has no attribute 'part_source'"):
+        unify([named, plain])  # not compositions
 
 
 def test_compositions_compose():
