@@ -140,10 +140,7 @@ def sensor(samples):
 
 def machine(report):
     """machine > sensors and log: a signal of two leaf types, windows and words."""
-    log = None
-    if report["log"]:
-        log = convert.text(report["log"])
-        del log.source, log.dropped
+    log = convert.text(report["log"]) if report["log"] else None
     sensors = {name: sensor(report[name]) for name in ("vibration", "temperature")}
     return concat(
         {**sensors, "log": log},
