@@ -35,9 +35,11 @@ class HierarchicalPosition(torch.nn.Module):
 
     Args:
         domains: The domain of each internal node type: ``"sequence"``, ``"grid"``,
-            ``"graph"``, ``"set"``, or one of the modules of this package, such as
+            ``"graph"``, ``"set"``, or a module, such as
             ``KeyValuePosition(num_keys, channels)``. Each type has its own parameters,
-            and its own domain id in the order given.
+            and its own domain id in the order given. A module of your own has the
+            attribute ``channels``, and maps the ``pos`` of all children of the type's
+            nodes to :math:`(n, P)`.
         channels: Size P of the positional embeddings.
 
     What each domain reads from a child's node store: sequences and grids ``pos``
@@ -74,10 +76,15 @@ class HierarchicalPosition(torch.nn.Module):
                 modules[name] = _BY_NAME[domain](channels)
             else:
                 modules[name] = domain
-            if modules[name].channels != channels:
+            wide = getattr(modules[name], "channels", None)
+            if wide is None:
                 raise ValueError(
-                    f"the domain of {name!r} has {modules[name].channels} channels "
-                    f"instead of {channels}"
+                    f"the module for the domain of {name!r} has no attribute "
+                    f"'channels'; set it to the width of its rows, {channels}"
+                )
+            if wide != channels:
+                raise ValueError(
+                    f"the domain of {name!r} has {wide} channels instead of {channels}"
                 )
         self.domains = ModuleDict(modules)
         # Where there is no position; it follows the module's device and dtype.
@@ -101,7 +108,8 @@ class HierarchicalPosition(torch.nn.Module):
         Raises:
             ValueError: if an internal type has no domain, a child type lacks the
                 attribute that its parent's domain reads or has not one row of it per
-                node, or the hierarchy is that of another signal.
+                node, a module gives rows of another shape, or the hierarchy is that of
+                another signal.
             IndexError: if an edge between siblings names a node that is not there.
         """
         _check_match(signal, hierarchy)
@@ -135,6 +143,12 @@ class HierarchicalPosition(torch.nn.Module):
                 key = "key" if isinstance(module, KeyValuePosition) else "pos"
                 eps = module(
                     torch.cat([_read(signal, n, key, parent_type)[c] for n, c in parts])
+                )
+            if eps.shape != (nodes.numel(), self.channels):
+                raise ValueError(
+                    f"the module for the domain of {parent_type!r} gave positions of "
+                    f"shape {tuple(eps.shape)} instead of "
+                    f"{(nodes.numel(), self.channels)}, a row for each child"
                 )
             position = position.index_copy(0, nodes, eps.to(position.dtype))
             domain[nodes] = number[parent_type]

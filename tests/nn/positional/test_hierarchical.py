@@ -101,6 +101,31 @@ def test_names_and_modules_of_domains(site):
         HierarchicalPosition({"a": SequencePosition(4)}, 8)
 
 
+class Clock(torch.nn.Module):
+    """A position of one's own: the hour of a day."""
+
+    def __init__(self, wide):
+        super().__init__()
+        self.channels, self.wide = 2, wide
+
+    def forward(self, pos):
+        angle = pos * torch.pi / 12
+        return torch.cat([angle.cos(), angle.sin(), angle], dim=1)[:, : self.wide]
+
+
+def test_a_module_of_ones_own_is_a_domain(site):
+    site["word"].pos = torch.tensor([[0.0], [6.0], [12.0], [18.0], [24.0]])
+    others = {"site": "set", "page": "set"}
+    eps, _ = HierarchicalPosition({**others, "body": Clock(2)}, 2)(site, site.hierarchy)
+    first, end = site.hierarchy.node_slices["word"]
+    expected = torch.tensor([[1.0, 0], [0, 1], [-1, 0], [0, -1], [1, 0]])
+    torch.testing.assert_close(eps[first:end], expected, atol=1e-5, rtol=0)
+    with pytest.raises(ValueError, match=r"'body' gave .*\(5, 3\) instead of \(5, 2\)"):
+        HierarchicalPosition({**others, "body": Clock(3)}, 2)(site, site.hierarchy)
+    with pytest.raises(ValueError, match="'body' has no attribute 'channels'; set it"):
+        HierarchicalPosition({"body": torch.nn.Linear(1, 2)}, 2)
+
+
 def test_what_is_missing_is_named(site):
     with pytest.raises(ValueError, match="internal type 'page' has no domain among"):
         HierarchicalPosition({"site": "set", "body": "set"}, 8)(site, site.hierarchy)
