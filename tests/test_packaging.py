@@ -69,7 +69,10 @@ def test_the_readme_goes_from_raw_data_to_training():
 def test_the_files_that_the_readme_links_to_exist():
     links = re.findall(r"\]\(((?!https?:)[^)]+)\)", read("README.md"))
     assert "docs/images/tree_attention.png" in links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    # Headings that they point to are looked up in test_links.
+    assert [
+        link for link in links if not (ROOT / link.partition("#")[0]).exists()
+    ] == []
 
 
 def test_the_readme_lists_names_that_exist():
