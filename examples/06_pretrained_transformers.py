@@ -19,13 +19,10 @@
 
 # %%
 import tempfile
-import warnings
 from importlib.resources import files
 
 import matplotlib.pyplot as plt
 import torch
-
-warnings.filterwarnings("ignore", message="IProgress not found")  # no widgets here
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging
 
