@@ -48,16 +48,20 @@ print(HSAConv(8, 16, heads=2)(torch.randn(hierarchy.num_leaves, 8), hierarchy).s
 # their feature is the number of their kind.
 
 # %%
-program = ast.parse("def area(r):\n    return 3.14 * r ** 2\n")
-kinds = sorted({type(node).__name__ for node in ast.walk(program)})
+program = ast.parse("def volume(r, h):\n    return 3.14 * r * r * h\n")
 
 tree = networkx.DiGraph()
-for number, node in enumerate(ast.walk(program)):
-    node.number = number
+waiting = [(program, None)]
+while waiting:
+    node, parent = waiting.pop()
+    # A number for each place: ast has one object for all reads of a variable.
+    number = tree.number_of_nodes()
     tree.add_node(number, kind=type(node).__name__)
-for node in ast.walk(program):
-    for child in ast.iter_child_nodes(node):
-        tree.add_edge(node.number, child.number)
+    if parent is not None:
+        tree.add_edge(parent, number)
+    children = list(ast.iter_child_nodes(node))
+    waiting += [(child, number) for child in reversed(children)]
+kinds = sorted({kind for _, kind in tree.nodes(data="kind")})
 
 code = from_networkx(tree, features=lambda node, at: kinds.index(at["kind"]))
 print(code)
