@@ -220,6 +220,11 @@ def join_parents(
             twice = child[_first(taken)]
             above = edge[1][child == twice] + slices[parent_type][0]
             above = torch.cat([parent[twice][parent[twice] >= 0].view(-1), above])
+            if above[0] == above[1]:
+                raise ValueError(
+                    f"the edge from {names(int(twice))} to its parent, "
+                    f"{names(int(above[0]))}, stands twice: keep it once"
+                )
             raise ValueError(
                 f"{names(int(twice))} has more than one parent, "
                 f"{names(int(above[0]))} and {names(int(above[1]))}: the parent edges "

@@ -75,6 +75,12 @@ def test_masks_that_do_not_fit(mask, error, message):
     ("given", "error", "message"),
     [
         (
+            {WORDS: edges((0, 0), (1, 1), (0, 0))},
+            ValueError,
+            "edge from node 0 of type 'word' to its parent, node 0 of type 'page', "
+            "stands twice: keep it once",
+        ),
+        (
             {WORDS: edges((0, 0), (1, 1), (0, 1))},
             ValueError,
             "node 0 of type 'word' has more than one parent.*keep one",

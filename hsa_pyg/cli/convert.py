@@ -26,6 +26,7 @@ from hsa_pyg.cli.folder import FolderFiles, find_files
 from hsa_pyg.cli.paths import (
     PathReader,
     ReadSettings,
+    check_kind,
     detect_kind,
 )
 from hsa_pyg.cli.tables import dropped_table, file_table
@@ -147,6 +148,7 @@ def _print_left_out(
 
 
 def _find(source: Path, kind: str | None, as_website: bool) -> FolderFiles:
+    check_kind(kind)
     if as_website or kind == "website":
         if not source.is_dir():
             raise SettingsError(

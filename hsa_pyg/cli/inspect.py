@@ -22,6 +22,7 @@ from hsa_pyg.cli.folder import FolderFiles, find_files
 from hsa_pyg.cli.paths import (
     PathReader,
     ReadSettings,
+    check_kind,
     detect_kind,
 )
 from hsa_pyg.cli.tables import (
@@ -109,6 +110,7 @@ def inspect_path(
 
 def _find(path: Path, kind: str | None) -> FolderFiles | str:
     """The kind of a path, or the files of a folder that is no website."""
+    check_kind(kind, "documents")
     if not path.exists():
         raise FileNotFoundError(f"There is no file or folder {path.as_posix()!r}.")
     if not path.is_dir() or kind == "website":

@@ -43,6 +43,25 @@ KIND_OF_SUFFIX = {
     ".pt": "signals",
 }
 KINDS = (*FORMATS, "image", "json", "newick", *NETWORKS, "signals", "website")
+
+
+def check_kind(kind: str | None, *more: str) -> None:
+    """Refuse a format that there is not, before anything is read.
+
+    Args:
+        kind: What was asked for; None for what the files tell.
+        more: What there is besides :data:`KINDS`.
+
+    Raises:
+        SettingsError: if it is neither.
+    """
+    known = (*KINDS, *more)
+    if kind is not None and kind not in known:
+        raise SettingsError(
+            f"--format {kind} is not known: use one of {', '.join(known)}."
+        )
+
+
 """What ``--format`` takes."""
 
 _MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM")
@@ -104,6 +123,7 @@ class PathReader:
             ImportError: If the kind needs an extra that is not installed.
             ValueError: If it cannot be converted; says why.
         """
+        check_kind(kind)
         kind = kind or detect_kind(path)
         if kind in FORMATS:
             return [self._documents.file(path, kind, y, root)]
@@ -161,12 +181,7 @@ class PathReader:
             return from_newick_file(path)
         if kind == "json":
             return [from_nested(_load_json(path), tokenizer=self.settings.tokenizer)]
-        if kind in NETWORKS:
-            return [_read_network(path, kind)]
-        raise SettingsError(
-            f"--format {kind} for {path.as_posix()!r} is not known: use one of "
-            f"{', '.join(KINDS)}."
-        )
+        return [_read_network(path, kind)]
 
     def _website(self, folder: Path) -> NestedSignal:
         return from_website(

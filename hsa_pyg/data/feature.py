@@ -70,7 +70,18 @@ class Feature:
         return torch.empty(size, dtype=self.dtype)
 
     def __str__(self) -> str:
+        return self.describe()
+
+    def describe(self, rows_last: bool = False) -> str:
+        """In words.
+
+        Args:
+            rows_last: whether the last dimension counts the rows, as that of
+                ``edge_index`` does.
+        """
         name = str(self.dtype).removeprefix("torch.")
         if self.shape is None:
             return f"{'an' if name[0] in 'aeio' else 'a'} {name}"
-        return f"[{', '.join(['n', *map(str, self.shape)])}] of {name}"
+        shape = list(map(str, self.shape))
+        shape = [*shape, "n"] if rows_last else ["n", *shape]
+        return f"[{', '.join(shape)}] of {name}"

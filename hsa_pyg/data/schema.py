@@ -217,9 +217,11 @@ class SchemaUnion:
         label = group_label(kind)
         for name, feature in features.items():
             if known.setdefault(name, feature) != feature:
+                last = isinstance(kind, tuple) and "index" in name
                 raise ValueError(
-                    f"{source}: attribute {name!r} of {label} is {feature}, but it is "
-                    f"{known[name]} in {self._origin[label, name]}; "
+                    f"{source}: attribute {name!r} of {label} is "
+                    f"{feature.describe(last)}, but it is {known[name].describe(last)} "
+                    f"in {self._origin[label, name]}; "
                     f"{_remedy(known[name], feature, kind is None)}"
                 )
             self._origin.setdefault((label, name), source)
@@ -248,7 +250,10 @@ def check_counted(schema: Schema, source: str) -> None:
 
 def _remedy(known: Feature, feature: Feature, of_sample: bool) -> str:
     if known.shape == feature.shape and isinstance(known.dtype, torch.dtype):
-        return f"convert one of them, for example with .to({known.dtype})"
+        remedy = f"convert one of them, for example with .to({known.dtype})"
+        if {known.dtype, feature.dtype} == {torch.int64, torch.float32}:
+            remedy += "; torch.tensor of an empty list has to be told dtype=torch.long"
+        return remedy
     if of_sample:
         return "give it one shape and type in all samples, such as torch.tensor([0])"
     return "bring both to one shape, or give the nodes types of their own"

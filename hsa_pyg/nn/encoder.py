@@ -146,6 +146,12 @@ class LeafEncoder(torch.nn.Module):
                 f"{vocab_sizes!r}"
             )
         vocab_sizes = dict(vocab_sizes or {})
+        unknown = [name for name in vocab_sizes if name not in schema.leaf_types]
+        if unknown:
+            raise ValueError(
+                f"vocab_sizes names {unknown}, but the leaf types are "
+                f"{schema.leaf_types}"
+            )
         in_channels = {}
         for name in schema.leaf_types:
             feature = schema.nodes[name]["x"]
@@ -160,12 +166,6 @@ class LeafEncoder(torch.nn.Module):
                     "LeafEncoder with a module for it"
                 )
             in_channels[name] = feature.shape[0]
-        unknown = [name for name in vocab_sizes if name not in schema.leaf_types]
-        if unknown:
-            raise ValueError(
-                f"vocab_sizes names {unknown}, but the leaf types are "
-                f"{schema.leaf_types}"
-            )
         return cls(channels, vocab_sizes=vocab_sizes, in_channels=in_channels)
 
     @property

@@ -150,7 +150,9 @@ class HSAConv(MessagePassing):
     ) -> None:
         if out_channels < 1:
             raise ValueError(f"'out_channels' must be at least 1, got {out_channels}")
-        if heads < 1 or (concat and out_channels % heads != 0):
+        if heads < 1:
+            raise ValueError(f"'heads' must be at least 1, got {heads}")
+        if concat and out_channels % heads != 0:
             raise ValueError(
                 f"'out_channels' (got {out_channels}) must be divisible by the number "
                 f"of heads (got {heads})"

@@ -82,11 +82,12 @@ def check_hierarchy(x: LeafFeatures, hierarchy: SignalHierarchy) -> None:
         ValueError: if rows, node types or devices do not match.
     """
     if not isinstance(hierarchy, SignalHierarchy):
-        remedy = (
-            "a family spans node types, so one edge_index (as to_hetero passes it) "
-            "does not describe it: pass batch.hierarchy, or "
-            "SignalHierarchy.from_parents(parent)"
-        )
+        remedy = "pass batch.hierarchy, or SignalHierarchy.from_parents(parent)"
+        if isinstance(hierarchy, Tensor):
+            remedy = (
+                "a family spans node types, so one edge_index (as to_hetero passes it) "
+                f"does not describe it: {remedy}"
+            )
         # Of a signal; looked for on the class, to compile nothing.
         if hasattr(type(hierarchy), "hierarchy"):
             remedy = "pass its .hierarchy"

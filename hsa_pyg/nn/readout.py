@@ -26,6 +26,9 @@ class LeafReadout(torch.nn.Module):
             :class:`~torch_geometric.nn.aggr.Aggregation` of your own.
         channels: Size of the leaf features; only ``"attention"`` needs it.
 
+    Raises:
+        ValueError: for a name that is not known, or ``"attention"`` without channels.
+
     Shapes:
         - **input:** leaf features :math:`(N, F)` and their hierarchy
         - **output:** tree features :math:`(T, F)`
@@ -49,7 +52,15 @@ class LeafReadout(torch.nn.Module):
             if channels is None:
                 raise ValueError("the readout 'attention' needs 'channels'")
             aggr = AttentionalAggregation(Linear(channels, 1))
-        self.aggr = aggregation_resolver(aggr)
+        try:
+            self.aggr = aggregation_resolver(aggr)
+        except ValueError as error:
+            raise ValueError(
+                f"no readout is called {aggr!r}: take 'mean', 'sum', 'max', "
+                "'attention', another name that "
+                "torch_geometric.nn.resolver.aggregation_resolver knows, or an "
+                "Aggregation"
+            ) from error
 
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module."""

@@ -117,6 +117,13 @@ def test_a_folder_of_pages_is_a_website(inspect, tmp_path):
         inspect(tmp_path / "empty")
 
 
+def test_an_unknown_format_is_refused_before_the_files_are_read(inspect, tmp_path):
+    (tmp_path / "a.txt").write_text("Rain.")
+    for path in (tmp_path, tmp_path / "a.txt"):
+        with pytest.raises(SettingsError, match=r"documnts is not known: .*documents"):
+            inspect(path, kind="documnts")
+
+
 def test_what_is_no_page_of_a_website_is_told_and_can_be_seen(inspect, tmp_path):
     (tmp_path / "a.html").write_text("<p>One.")
     (tmp_path / "b.txt").write_text("Two.")

@@ -128,7 +128,7 @@ def test_broken_files_are_named(tmp_path, reader, name, content, message):
 
 def test_an_unknown_format_is_refused(tmp_path, reader):
     (tmp_path / "a.txt").write_text("Rain.")
-    with pytest.raises(SettingsError, match=r"--format docx for .* is not known"):
+    with pytest.raises(SettingsError, match="--format docx is not known: use one of t"):
         reader.read_path(tmp_path / "a.txt", "docx")
 
 

@@ -75,6 +75,18 @@ def test_18_a_dtype_that_differs_is_not_promoted(make_page):
         unify([make_page(pictures=1), odd])
 
 
+def test_18_edges_of_an_empty_list_are_explained(make_page):
+    odd = make_page(words=1)
+    edge_type = next(iter(odd.edge_types))
+    odd[edge_type].edge_index = torch.tensor([[], []])
+    message = (
+        r"is \[2, n\] of float32, but it is \[2, n\] of int64 in sample 0; .*"
+        r"\.to\(torch\.int64\); torch\.tensor of an empty list .* dtype=torch\.long"
+    )
+    with pytest.raises(ValueError, match=message):
+        unify([make_page(words=1), odd])
+
+
 def test_18_an_attribute_that_only_some_samples_have_is_an_error(make_page):
     placed = make_page(words=2)
     placed["word"].pos = torch.rand(2, 1)

@@ -58,6 +58,9 @@ def test_encoder_of_a_schema():
     )
     with pytest.raises(ValueError, match=r"'word' holds torch\.int64 rows of shape"):
         LeafEncoder.from_schema(schema, 4)
+    # A type misspelt is what is wrong, rather than that the right one has no size.
+    with pytest.raises(ValueError, match=r"names \['wrod'\], but .*'word'"):
+        LeafEncoder.from_schema(schema, 8, {"wrod": 5})
     with pytest.raises(ValueError, match=r"names \['audio'\], but the leaf types are"):
         LeafEncoder.from_schema(schema, 4, vocab_sizes={"word": 9, "audio": 2})
 

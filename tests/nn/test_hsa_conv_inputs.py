@@ -107,7 +107,7 @@ def test_lazy_sizes_are_those_of_the_first_input(deep, edges):
             r"'out_channels' \(got 10\) must be divisible by the number of heads "
             r"\(got 4\)",
         ),
-        ({"out_channels": 8, "heads": 0}, "divisible by the number of heads"),
+        ({"out_channels": 8, "heads": 0}, "'heads' must be at least 1, got 0"),
         ({"out_channels": 8, "dropout": 1.5}, r"'dropout' must lie in \[0, 1\]"),
         ({"out_channels": 0}, "'out_channels' must be at least 1, got 0"),
         (

@@ -330,6 +330,10 @@ def test_wrong_arguments(batch):
         transformer(attention="flat", top_k=2)
     with pytest.raises(ValueError, match="top_k must be at least 1"):
         transformer(top_k=0)
+    with pytest.raises(ValueError, match="no readout is called 'avg': take 'mean'"):
+        transformer(readout="avg")
+    with pytest.raises(TypeError, match=r"got a list; hsa_pyg\.loader\.DataLoader"):
+        transformer()([document([[1, 2]])])
     sampled = document([[1, 2]])
     sampled["token"].num_sampled_nodes = [1, 1]
     with pytest.raises(ValueError, match="comes from a neighbour sampler"):
