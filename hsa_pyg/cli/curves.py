@@ -7,7 +7,19 @@ from typing import Any
 
 # Distinct in grey and to readers who do not tell red from green.
 COLOURS = ("#0072b2", "#d55e00", "#e69f00", "#009e73", "#cc79a7")
-STYLES = ("-", "-", "--", "-.", ":")
+STYLES = ("-", "--", "-.", ":")
+
+
+def curve_look(number: int) -> dict[str, str]:
+    """Colour and line style of a curve; those of the first twenty all differ.
+
+    Args:
+        number: Of the curve in its picture, from 0.
+    """
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": STYLES[number % len(STYLES)],
+    }
 
 
 def two_panels(what: str, by_epochs: int = 2) -> tuple[Any, Any]:
@@ -73,8 +85,7 @@ def plot_curves(
     figure, (loss, accuracy) = two_panels("Training curves", by_epochs=1)
     for i, (title, rows) in enumerate(histories.items()):
         look = {
-            "color": COLOURS[i % len(COLOURS)],
-            "linestyle": STYLES[i % len(STYLES)],
+            **curve_look(i),
             "marker": "o",
             "markersize": 4,
             "label": title,

@@ -3,7 +3,7 @@ import sys
 import pytest
 from matplotlib.figure import Figure
 
-from hsa_pyg.cli.curves import plot_curves
+from hsa_pyg.cli.curves import curve_look, plot_curves
 
 ROWS = [
     {"epoch": 0, "seconds": 2.0, "train/loss": 0.7, "val/accuracy": 0.5},
@@ -25,6 +25,11 @@ def test_curves_show_loss_by_epoch_and_accuracy_by_seconds(tmp_path, monkeypatch
     assert loss.lines[0].get_xydata().tolist() == [[1, 0.7], [2, 0.4]]
     assert accuracy.lines[0].get_xydata().tolist() == [[2, 0.5], [5, 0.8]]
     assert len(accuracy.lines) == 2
+
+
+def test_twenty_curves_can_be_told_apart():
+    looks = [tuple(curve_look(number).items()) for number in range(20)]
+    assert len(set(looks)) == 20
 
 
 def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):

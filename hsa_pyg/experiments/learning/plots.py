@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hsa_pyg.cli.curves import COLOURS, STYLES, two_panels, write_panels
+from hsa_pyg.cli.curves import curve_look, two_panels, write_panels
 
 _TITLES = {
     "train_loss": "training loss",
@@ -35,19 +35,15 @@ def plot_learning(
     """
     figure, axes = two_panels("Plots")
     for i, (title, runs) in enumerate(histories.items()):
-        colour = COLOURS[i % len(COLOURS)]
-        style = STYLES[(i // len(COLOURS) + i) % len(STYLES)]
+        look = curve_look(i)
         epochs = np.arange(1, min(map(len, runs)) + 1)
         for axis, key in zip(axes, ("train_loss", score), strict=True):
             values = np.array(
                 [[row[key] for row in run[: epochs.size]] for run in runs]
             )
-            axis.plot(
-                epochs, values.mean(0), color=colour, linestyle=style, label=title
-            )
-            axis.fill_between(
-                epochs, values.min(0), values.max(0), color=colour, alpha=0.15, lw=0
-            )
+            low, high = values.min(0), values.max(0)
+            axis.plot(epochs, values.mean(0), label=title, **look)
+            axis.fill_between(epochs, low, high, color=look["color"], alpha=0.15, lw=0)
     for axis, key in zip(axes, ("train_loss", score), strict=True):
         axis.set(xlabel="epoch", ylabel=_TITLES.get(key, key))
     write_panels(figure, path, columns=4)

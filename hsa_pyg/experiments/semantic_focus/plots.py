@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hsa_pyg.cli.curves import COLOURS, STYLES, two_panels, write_panels
+from hsa_pyg.cli.curves import curve_look, two_panels, write_panels
 from hsa_pyg.experiments.semantic_focus.convergence import curves, quartiles
 
 
@@ -25,15 +25,11 @@ def plot_convergence(
     """
     figure, axes = two_panels("Plots")
     for i, (title, runs) in enumerate(histories.items()):
-        look = {
-            "color": COLOURS[i % len(COLOURS)],
-            "linestyle": STYLES[(i // len(COLOURS) + i) % len(STYLES)],
-            "label": title,
-        }
+        look = curve_look(i)
         for axis, key in zip(axes, ("train_loss", "val_accuracy"), strict=True):
             low, median, high = quartiles(curves(runs, key))
             epochs = np.arange(1, median.size + 1)
-            axis.plot(epochs, median, **look)
+            axis.plot(epochs, median, label=title, **look)
             axis.fill_between(epochs, low, high, color=look["color"], alpha=0.15, lw=0)
     axes[0].set(xlabel="epoch", ylabel="training loss", yscale="log")
     axes[1].set(xlabel="epoch", ylabel="holdout accuracy")
