@@ -84,5 +84,5 @@ def within_site(text: str) -> str:
 
 
 def _fenced(text: str, language: str) -> str:
-    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 3)
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
     return f"{fence}{language}\n{text}\n{fence}"

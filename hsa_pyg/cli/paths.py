@@ -43,6 +43,9 @@ KIND_OF_SUFFIX = {
     ".pt": "signals",
 }
 KINDS = (*FORMATS, "image", "json", "newick", *NETWORKS, "signals", "website")
+"""What ``--format`` takes."""
+
+_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM")
 
 
 def check_kind(kind: str | None, *more: str) -> None:
@@ -60,11 +63,6 @@ def check_kind(kind: str | None, *more: str) -> None:
         raise SettingsError(
             f"--format {kind} is not known: use one of {', '.join(known)}."
         )
-
-
-"""What ``--format`` takes."""
-
-_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM")
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def fill_in(signal: HeteroData, schema: Schema, source: str = "the signal") -> N
         _fill(store, features, number, edge, source)
     sample = signal._global_store
     for name, feature in schema.graph.items():
-        if "parts" in sample and name not in sample and lists_parts(name, feature):
+        if name not in sample and lists_parts(sample, name, feature):
             sample[name] = [None] * len(sample["parts"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import torch
 from torch_geometric.data import HeteroData
@@ -234,9 +234,15 @@ def group_label(kind: str | EdgeType | None) -> str:
     return f"type {kind!r}" if isinstance(kind, str) else f"edge type {kind}"
 
 
-def lists_parts(name: str, feature: Feature) -> bool:
-    """Whether an attribute of a composition lists something for each of its parts."""
-    return name.startswith("part_") and feature.dtype == "list"
+def lists_parts(whole: Container[str], name: str, feature: Feature) -> bool:
+    """Whether a sample is a composition of which an attribute lists all parts.
+
+    Args:
+        whole: names of the attributes that the sample has.
+        name: of the attribute, which the sample may lack.
+        feature: what others have there.
+    """
+    return "parts" in whole and name.startswith("part_") and feature.dtype == "list"
 
 
 def check_counted(schema: Schema, source: str) -> None:

@@ -39,8 +39,7 @@ def union_schema(signals: Iterable[NestedSignal]) -> Schema:
     schema = union.schema()
     for number, graph in enumerate(graphs):
         for name, feature in schema.graph.items():
-            filled_in = "parts" in graph and lists_parts(name, feature)
-            if name not in graph and not filled_in:
+            if name not in graph and not lists_parts(graph, name, feature):
                 origin = union.origin("the whole sample", name)
                 raise ValueError(
                     f"sample {number} has no attribute {name!r}, which {origin} has; "

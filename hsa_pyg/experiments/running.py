@@ -5,24 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-try:
-    from filelock import FileLock, Timeout
-except ImportError as error:
-    raise ImportError(
-        'Experiments need filelock: pip install "hsa-pyg[train]".'
-    ) from error
-
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.experiments.configuration import Setting
 from hsa_pyg.experiments.experiment import Experiment, Progress, find_experiment
+from hsa_pyg.experiments.locks import locked
 from hsa_pyg.experiments.records import (
     Record,
     describe_environment,
@@ -195,22 +188,13 @@ def execute(run: Run, tell: Callable[[Progress], None]) -> Record:
     Raises:
         RunAtWorkError: if another process has it at work.
     """
-    with _taken(run):
+    with locked(run.folder / _LOCK, seconds=0) as ours:
+        if not ours:
+            raise RunAtWorkError(run.name)
         done = run.is_finished()
         record = Record.read(run.record) if done else _execute(run, tell)
         shutil.rmtree(run.folder)
     return record
-
-
-@contextmanager
-def _taken(run: Run) -> Iterator[None]:
-    """Keep other processes from the run."""
-    run.folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(run.folder / _LOCK, timeout=0):
-            yield
-    except Timeout:
-        raise RunAtWorkError(run.name) from None
 
 
 def _execute(run: Run, tell: Callable[[Progress], None]) -> Record:

@@ -313,12 +313,12 @@ class HSATransformer(torch.nn.Module):
 
     def embed(self, batch: HeteroData) -> tuple[Tensor, SignalHierarchy]:
         r"""The leaf vectors [N, channels] after the last block, and their hierarchy."""
-        # Looked for on the class, to compile nothing.
         if isinstance(batch, list | tuple):
             raise TypeError(
                 f"the model takes a NestedSignal or a batch of them, got a "
                 f"{type(batch).__name__}; hsa_pyg.loader.DataLoader makes batches"
             )
+        # Looked for on the class, to compile nothing.
         if not hasattr(type(batch), "hierarchy"):
             raise TypeError(
                 f"the model takes a NestedSignal or a batch of them, got "

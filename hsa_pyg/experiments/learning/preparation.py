@@ -7,12 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-try:
-    from filelock import FileLock, Timeout
-except ImportError as error:
-    raise ImportError(
-        'Experiments need filelock: pip install "hsa-pyg[train]".'
-    ) from error
+from hsa_pyg.experiments.locks import locked
 
 logger = logging.getLogger(__name__)
 
@@ -28,15 +23,12 @@ def alone(task: str, cache: Path) -> Iterator[None]:
         task: Name of the task.
         cache: Folder of processed data, in which the lock file lies.
     """
-    cache.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(cache / f"{task}.lock")
-    try:
-        # Reading what is prepared is short, and no news.
-        lock.acquire(timeout=1.0)
-    except Timeout:
-        logger.warning("waiting for another process to prepare %s", task)
-        lock.acquire()
-    try:
+    path = cache / f"{task}.lock"
+    # Reading what is prepared is short, and no news.
+    with locked(path, seconds=1.0) as ours:
+        if ours:
+            yield
+            return
+    logger.warning("waiting for another process to prepare %s", task)
+    with locked(path, seconds=-1):
         yield
-    finally:
-        lock.release()
