@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from heapq import heapreplace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -27,8 +29,12 @@ _EFFICIENCY = 0.5
 
 def experiment(
     name: Annotated[
-        str, typer.Argument(help="A shipped configuration, or the path of a YAML file.")
-    ],
+        str | None,
+        typer.Argument(
+            help="A shipped configuration, or the path of a YAML file. Left out, the "
+            "shipped ones are listed."
+        ),
+    ] = None,
     task: Annotated[
         list[str] | None, typer.Option(help="Short for --set task=TASK; repeatable.")
     ] = None,
@@ -67,6 +73,10 @@ def experiment(
     from hsa_pyg.experiments.running import Run
     from hsa_pyg.experiments.scheduling import Schedule
 
+    console = Console()
+    if name is None:
+        console.print(_shipped_table())
+        return
     configuration = load_configuration(name)
     assignments = list(set_ or ())
     for key, values in (("task", task), ("attention", attention)):
@@ -74,7 +84,6 @@ def experiment(
             assignments.append(f"{key}={','.join(values)}")
     override(configuration, assignments)
     grid = expand(configuration)
-    console = Console()
     if settings:
         console.print(_settings_table(configuration.experiment, grid))
         console.print("-: none, or it plays no part here.")
@@ -159,6 +168,18 @@ def report(
         console.print(f"{name}: {len(records)} runs -> {target}", soft_wrap=True)
 
 
+def _shipped_table() -> Table:
+    """The shipped configurations, and what each says of itself first."""
+    from hsa_pyg.experiments.configuration import shipped_configurations
+
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("experiment", no_wrap=True)
+    table.add_column("what is run")
+    for name, text in shipped_configurations().items():
+        table.add_row(name, Text(text))
+    return table
+
+
 def _settings_table(experiment: str, grid: Sequence[Setting]) -> Table:
     """Every setting, its values over the grid, and what it is."""
     from hsa_pyg.experiments.configuration import usual_values
@@ -198,18 +219,25 @@ def _print_plan(runs: Sequence[Run], jobs: int, console: Console) -> None:
     # When each job will be free: the next run goes to the first.
     ends = [0.0] * jobs
     whole = 0.0
-    for run in runs:
-        seconds = run.known_seconds()
+    settings = [list(of) for _, of in groupby(runs, lambda run: run.setting.name)]
+    rows = []
+    for of_setting in track(settings, "Estimating", console=console, transient=True):
+        first = of_setting[0]
+        seconds = first.known_seconds()
         source = "as its other seeds"
         if seconds is None:
-            work = find_experiment(run.experiment).work(run.setting.settings)
+            work = find_experiment(first.experiment).work(first.setting.settings)
             seconds, source = work / speed, "from its FLOPs"
-        standing = run.standing()
-        if standing is not None:
-            seconds *= standing.left
-        whole += seconds
-        heapreplace(ends, ends[0] + seconds)
-        console.print(f"{run.name}: {_time(seconds)} ({source})", soft_wrap=True)
+        for run in of_setting:
+            standing = run.standing()
+            left = seconds if standing is None else seconds * standing.left
+            whole += left
+            heapreplace(ends, ends[0] + left)
+        number = len(of_setting)
+        times = f"{number} runs of {_time(seconds)}" if number > 1 else _time(seconds)
+        rows.append(f"{first.setting.name}: {times} ({source})")
+    for row in rows:
+        console.print(row, soft_wrap=True)
     console.print(
         f"In all {_time(whole)} of work, about {_time(max(ends))} by {jobs} "
         f"{'job' if jobs == 1 else 'jobs'}."

@@ -9,7 +9,7 @@ from hsa_pyg.cli import SettingsError
 from hsa_pyg.experiments.experiment import nearest
 
 
-def check_name(key: str, value: str, known: Iterable[str]) -> None:
+def check_name(key: str, value: Any, known: Iterable[str]) -> None:
     """Check that a setting is one of the names that are known.
 
     Args:
@@ -22,7 +22,8 @@ def check_name(key: str, value: str, known: Iterable[str]) -> None:
     """
     names = list(known)
     if value not in names:
-        raise SettingsError(f"There is no {key} {value!r}{nearest(value, names)}")
+        near = nearest(str(value), names)
+        raise SettingsError(f"There is no {key} {value!r}{near}")
 
 
 def check_least(settings: Any, least: Mapping[str, float]) -> None:

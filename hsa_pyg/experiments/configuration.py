@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from itertools import product
+from itertools import product, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +243,19 @@ def _parse(text: str) -> Any:
 def find_configuration(name: str) -> Path | None:
     """The shipped configuration of a name; None if there is none."""
     return _shipped().get(name)
+
+
+def shipped_configurations() -> dict[str, str]:
+    """The shipped configurations by name, each with the first sentence of its file."""
+    return {name: _first_sentence(path) for name, path in _shipped().items()}
+
+
+def _first_sentence(path: Path) -> str:
+    comment = takewhile(
+        lambda line: line.startswith("#"), path.read_text("utf-8").splitlines()
+    )
+    text = " ".join(line.lstrip("# ") for line in comment)
+    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
 
 
 def _find(name: str) -> Path:

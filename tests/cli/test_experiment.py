@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -212,12 +213,28 @@ def test_a_plan_adds_up_in_the_unit_of_its_rows(run, monkeypatch):
     monkeypatch.setattr(SemanticFocus, "work", lambda self, settings: 3e12)
     monkeypatch.setattr(experiment, "_matrix_speed", lambda: 1e9)
     planned = run(*asked, "--jobs", "3").output
-    assert planned.count(": 100.0 minutes (from its FLOPs)") == 4
+    assert planned.count(": 2 runs of 100.0 minutes (from its FLOPs)") == 2
     assert "In all 6.7 hours of work, about 3.3 hours by 3 jobs." in planned
     monkeypatch.setattr(SemanticFocus, "work", lambda self, settings: 5e10)
     planned = run(*asked, "--jobs", "2").output
-    assert planned.count(": 1.7 minutes (from its FLOPs)") == 4
+    assert planned.count(": 2 runs of 1.7 minutes (from its FLOPs)") == 2
     assert "In all 6.7 minutes of work, about 3.3 minutes by 2 jobs." in planned
+    one = [word for word in asked if word not in ("--seeds", "2")]
+    planned = run(*one, "--seeds", "1").output
+    assert planned.count(": 1.7 minutes (from its FLOPs)") == 2
+
+
+def test_without_a_name_the_shipped_experiments_are_listed(run, tmp_path):
+    done = run("experiment")
+    assert done.exit_code == 0
+    shipped = Path(__file__).parents[2] / "examples" / "experiments"
+    for path in shipped.glob("*.yaml"):
+        assert f"  {path.stem} " in done.output
+    # What the file says, up to its first full stop.
+    text = " ".join(done.output.split())
+    assert "Stanford Sentiment Treebank on its own parse trees" in text
+    assert "Leaves are GloVe vectors" not in text
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["semantic-focus", "reviews", "cora"])

@@ -12,6 +12,8 @@ def test_a_name_that_is_not_known_brings_the_nearest():
     assert check_name("model", "flat", iter(["hsa", "flat"])) is None
     with pytest.raises(SettingsError, match="no model 'flta'; did you mean 'flat'"):
         check_name("model", "flta", iter(["hsa", "flat"]))
+    with pytest.raises(SettingsError, match="no precision 32; did you mean '32'"):
+        check_name("precision", 32, ["32", "bf16"])
 
 
 def test_numbers_have_bounds_where_they_are_given():

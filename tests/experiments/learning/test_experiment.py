@@ -177,16 +177,17 @@ def test_a_dry_run_estimates_every_run_and_does_none(run, tmp_path):
     done = CliRunner().invoke(app, asked, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "4 runs, 0 of them finished before." in done.output
-    for name in ("hsa-0", "hsa-1", "bag-of-words-0", "bag-of-words-1"):
+    for name in ("hsa", "bag-of-words"):
         (line,) = (one for one in done.output.splitlines() if f"-{name}: " in one)
+        assert ": 2 runs of " in line
         assert line.endswith("(from its FLOPs)")
     assert not list(tmp_path.glob("docs/results/**/*.json"))
     # Of another seed that is finished the time is known.
     run("reviews", "--set", "model=bag-of-words")
     done = CliRunner().invoke(app, asked, catch_exceptions=False)
     assert "4 runs, 1 of them finished before." in done.output
-    assert "bag-of-words-0: " not in done.output
-    (line,) = (x for x in done.output.splitlines() if "bag-of-words-1: " in x)
+    (line,) = (x for x in done.output.splitlines() if "bag-of-words: " in x)
+    assert " runs of " not in line
     assert line.endswith("(as its other seeds)")
 
 
