@@ -11,6 +11,8 @@ from hsa_pyg.data import NestedSignal
 
 #: Attributes that name nodes, one string each: the first that a type has is taken.
 NAMES = ("name", "title", "path", "key_name", "word")
+#: What the ids of constants mean that :func:`~hsa_pyg.converters.from_nested` makes.
+_CONSTANTS = ("null", "false", "true")
 
 
 class NodeLabels:
@@ -107,6 +109,9 @@ def named_nodes(store: Any, count: int) -> Iterator[tuple[int, str]]:
         mark = "" if x.is_floating_point() else "#"
         numbers = x.detach().cpu().flatten().tolist()
         values = [f"{mark}{float(number):g}" for number in numbers]
+        # Of what has keys, only constants have whole numbers: their ids.
+        if mark and found == "key_name" and set(numbers) <= {*range(len(_CONSTANTS))}:
+            values = [_CONSTANTS[number] for number in numbers]
     for number, (name, value) in enumerate(zip(names, values, strict=True)):
         if name and value and found == "key_name":
             yield number, f"{name} = {value}"

@@ -85,6 +85,8 @@ def inspect_path(
             return
         path, found = _choose(found.files, sample, path)
         sample = None
+    if found == "website" and kind is None and path.is_dir():
+        _tell_website(console, path)
     signals = _read(console, reader, path, found)
     if sample is None and len(signals) > 1:
         _refuse_many(path, len(signals), html)
@@ -100,8 +102,6 @@ def inspect_path(
     print_shape(console, signal, path)
     console.print(draw_tree(signal, depth, max_children))
     _print_dropped(console, signal)
-    if found == "website":
-        _print_no_pages(console, path)
     if run is not None:
         _print_classes(console, signal, run)
     if html is not None:
@@ -183,19 +183,18 @@ def _print_folder(
         console.print(Text(f"No converter: {one_line(suffixes)}"))
 
 
-def _print_no_pages(console: Console, folder: Path) -> None:
-    """Say what else lies in the folder of a website, and how to see it."""
+def _tell_website(console: Console, folder: Path) -> None:
+    """Say why a folder is read as one website, and what else lies in it."""
     kinds = Counter(kind for _, kind in find_files(folder).files)
+    told = (
+        "Note: the folder holds HTML pages, so it is read as a website, one signal; "
+        "--format documents takes each file by itself."
+    )
     others = {k: n for k, n in kinds.items() if k not in ("html", "image")}
     if others:
         listed = ", ".join(f"{number} of {kind}" for kind, number in others.items())
-        console.print(
-            Text(
-                f"Note: beside its pages the folder holds other files ({listed}); "
-                "--format documents takes each file by itself.",
-                "yellow",
-            )
-        )
+        told += f" Files of other kinds are no pages and are left out: {listed}."
+    console.print(Text(told, "yellow"))
 
 
 def _print_dropped(console: Console, signal: NestedSignal) -> None:

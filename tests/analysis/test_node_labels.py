@@ -3,7 +3,7 @@ import torch
 
 from hsa_pyg import NestedSignal
 from hsa_pyg.analysis import NodeLabels
-from hsa_pyg.converters import ROLES, from_document
+from hsa_pyg.converters import ROLES, from_document, from_nested
 
 
 def test_texts_roles_and_long_ones():
@@ -35,6 +35,13 @@ def test_names_come_first_and_values_last():
     assert labels.place(3) == ("length", 1)
     with pytest.raises(IndexError, match="no node 6"):
         labels.place(6)
+
+
+def test_constants_of_nested_values_have_their_names():
+    signal = from_nested({"name": None, "sizes": [1, True, False]})
+    labels = NodeLabels(signal)
+    named = [labels(node) for node in range(signal.hierarchy.num_nodes)]
+    assert sorted(named) == ["", "1", "false", "name = null", "sizes", "true"]
 
 
 def test_a_line_holds_no_control_characters():

@@ -129,13 +129,17 @@ def test_what_is_no_page_of_a_website_is_told_and_can_be_seen(inspect, tmp_path)
     (tmp_path / "b.txt").write_text("Two.")
     (tmp_path / "c.md").write_text("Three.")
     said = " ".join(inspect(tmp_path))
-    assert "page 1" in said
-    assert "holds other files (1 of text, 1 of markdown); --format documents" in said
+    # Before the tree, where it is read.
+    assert said.index("read as a website") < said.index("page 1")
+    assert "--format documents takes each file" in said
+    assert "are left out: 1 of text, 1 of markdown." in said
     said = " ".join(inspect(tmp_path, kind="documents"))
     assert "all 3 signals" in said
+    assert "website" not in said
     (tmp_path / "b.txt").unlink()
     (tmp_path / "c.md").unlink()
-    assert "other files" not in " ".join(inspect(tmp_path))
+    assert "left out" not in " ".join(inspect(tmp_path))
+    assert "Note" not in " ".join(inspect(tmp_path, kind="website"))
 
 
 def test_a_long_document_leaves_room_for_its_summary(inspect, tmp_path):
