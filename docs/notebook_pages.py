@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 
 _LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)(#[^)]*)?\)")
+#: A heading, without what would end an alternative text.
+_HEADING = re.compile(r"^#+ +([^\n\[\]]+)$", re.MULTILINE)
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -44,10 +46,12 @@ def notebook_page(path: Path) -> tuple[str, dict[str, bytes]]:
     """
     parts: list[str] = []
     pictures: dict[str, bytes] = {}
+    section = path.stem
     for cell in json.loads(path.read_text())["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
             parts.append(within_site(source))
+            section = (_HEADING.findall(source) or [section])[-1]
             continue
         parts.append(_fenced(source, "python"))
         for output in cell["outputs"]:
@@ -55,7 +59,7 @@ def notebook_page(path: Path) -> tuple[str, dict[str, bytes]]:
             if "image/png" in data:
                 name = f"{path.stem}-{len(pictures) + 1}.png"
                 pictures[name] = base64.b64decode("".join(data["image/png"]))
-                parts.append(f"![What the code above draws]({name})")
+                parts.append(f"![Picture of the section: {section}]({name})")
             else:
                 text = "".join(output.get("text") or data["text/plain"])
                 parts.append(_fenced(text.rstrip("\n"), "text"))

@@ -176,7 +176,7 @@ def test_a_notebook_becomes_a_page(tmp_path):
         4
         ```
 
-        ![What the code above draws](01_any-1.png)
+        ![Picture of the section: Any](01_any-1.png)
 
         ```python
         fence
