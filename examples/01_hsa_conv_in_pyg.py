@@ -55,8 +55,9 @@ print(tree.leaves.tolist())
 from hsa_pyg.analysis import attention_matrix
 
 torch.manual_seed(5)
-sentence_of = torch.repeat_interleave(torch.arange(4), torch.tensor([3, 3, 3, 4]))
-q, k = 0.9 * torch.randn(2, 4, 8)[:, sentence_of] + 0.6 * torch.randn(2, 13, 8)
+_, sentence_of = tree.parent[tree.leaves].unique(return_inverse=True)
+shared = torch.randn(2, 4, 8)[:, sentence_of]
+q, k = 0.9 * shared + 0.6 * torch.randn(2, len(words), 8)
 q, k = q[:, None], k[:, None]  # [words, heads, channels of a head]
 
 flat = SignalHierarchy.from_parents(torch.tensor([-1] + [0] * len(words)))
@@ -89,12 +90,13 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(10.4, 4.6), layout="constrai
 draw(left, softmax, "softmax")
 image = draw(right, hsa, "HSA on the tree")
 figure.colorbar(image, ax=right, label="weight")
-sentences = [range(0, 3), range(3, 6), range(6, 9), range(9, 13)]
+sentences = [(sentence_of == s).nonzero().view(-1).tolist() for s in range(4)]
+paragraphs = [sentences[0] + sentences[1], sentences[2] + sentences[3]]
 for first, second in ((0, 1), (2, 3)):  # two sentences of one paragraph
     frame(right, sentences[first], sentences[second], edgecolor="tab:blue", lw=1.5)
     frame(right, sentences[second], sentences[first], edgecolor="tab:blue", lw=1.5)
-frame(right, range(0, 6), range(6, 13), edgecolor="tab:orange", lw=2)  # two paragraphs
-frame(right, range(6, 13), range(0, 6), edgecolor="tab:orange", lw=2)
+for one, other in (paragraphs, paragraphs[::-1]):
+    frame(right, one, other, edgecolor="tab:orange", lw=2)
 plt.show()
 
 # %% [markdown]
@@ -111,7 +113,8 @@ plt.show()
 # %%
 print("rows sum to one:", torch.allclose(hsa.sum(1), torch.ones(len(words))))
 print("weights of softmax:", softmax.numel())
-print("weights between the paragraphs:", hsa[:6, 6:].unique().numel(), "for", 6 * 7)
+between = hsa[paragraphs[0]][:, paragraphs[1]]
+print("weights between the paragraphs:", len(between.unique()), "for", between.numel())
 
 # %% [markdown]
 # ## Which numbers the blocks hold
@@ -134,7 +137,7 @@ for _ in range(200):
 
 print(f"HSA                     {divergence(hsa):.4f}")
 print(f"the best of 200 others  {min(others):.4f}")
-print(f"the same weight for all {divergence(torch.full_like(hsa, 1 / 13)):.4f}")
+print(f"the same weight for all {divergence(torch.full_like(hsa, 1 / len(words))):.4f}")
 
 # %% [markdown]
 # Four passes over the tree find it, and no matrix of all pairs is made. On the way
@@ -158,7 +161,7 @@ print(f"energy of the root + normaliser: {(energy[0, 0] + normaliser).item():.4f
 # %%
 sentence_nodes = [node for node in range(len(parents)) if tree.depth[node] == 2]
 texts = [sentence for paragraph in review for sentence in paragraph]
-kept = [hsa[s.start : s.stop, s.start : s.stop].sum(1).mean() for s in sentences]
+kept = [hsa[s][:, s].sum(1).mean() for s in sentences]
 for text, node, weight in zip(texts, sentence_nodes, kept, strict=True):
     print(f"{text:18} energy {energy[node, 0]:6.2f}   weight inside {weight:.2f}")
 
