@@ -216,6 +216,7 @@ def _print_plan(runs: Sequence[Run], jobs: int, console: Console) -> None:
     from hsa_pyg.experiments.experiment import find_experiment
 
     speed = _matrix_speed() * _EFFICIENCY
+    experiment = find_experiment(runs[0].experiment)
     # When each job will be free: the next run goes to the first.
     ends = [0.0] * jobs
     whole = 0.0
@@ -226,7 +227,7 @@ def _print_plan(runs: Sequence[Run], jobs: int, console: Console) -> None:
         seconds = first.known_seconds()
         source = "as its other seeds"
         if seconds is None:
-            work = find_experiment(first.experiment).work(first.setting.settings)
+            work = experiment.work(first.setting.settings)
             seconds, source = work / speed, "from its FLOPs"
         for run in of_setting:
             standing = run.standing()

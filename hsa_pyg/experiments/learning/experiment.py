@@ -21,7 +21,7 @@ from hsa_pyg.experiments.learning.settings import (
     LearningSettings,
     complete_settings,
 )
-from hsa_pyg.experiments.learning.task import Task, drawn, load_task
+from hsa_pyg.experiments.learning.task import OF_DATA, Task, drawn, load_task
 from hsa_pyg.experiments.models import count_parameters
 from hsa_pyg.experiments.records import Record
 
@@ -46,6 +46,9 @@ class Learning(Experiment):
     settings: ClassVar[type] = LearningSettings
     naming: ClassVar[tuple[str, ...]] = ("task", "model")
 
+    def __init__(self) -> None:
+        self._loaded: tuple[list[Any], Task] | None = None
+
     def complete(self, settings: Any) -> Any:
         """See :func:`complete_settings`."""
         return complete_settings(settings)
@@ -65,7 +68,7 @@ class Learning(Experiment):
 
     def work(self, settings: Any) -> float:
         """FLOPs of matrix products: linear layers and attention."""
-        task = load_task(settings, data_folder(), cache_folder())
+        task = self._task(settings)
         if settings.model == BAG_OF_WORDS:
             # Seconds of counting, as if they were products.
             return 1e9 * len(task.train)
@@ -77,6 +80,14 @@ class Learning(Experiment):
         tested = len(task.val) * settings.epochs + len(task.test)
         trained = len(task.train) * settings.epochs
         return trained * (3 * linear + forward + backward) + tested * (linear + forward)
+
+    def _task(self, settings: LearningSettings) -> Task:
+        """The task, of the last settings again if these have the same data."""
+        asked = [getattr(settings, name) for name in OF_DATA]
+        if self._loaded is None or self._loaded[0] != asked:
+            self._loaded = None  # two need not be in memory at once
+            self._loaded = asked, load_task(settings, data_folder(), cache_folder())
+        return self._loaded[1]
 
     def page(self, records: Sequence[Record], images: Path, configuration: str) -> str:
         """See :func:`write_report`."""

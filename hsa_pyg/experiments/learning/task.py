@@ -33,6 +33,14 @@ TASKS: dict[str, tuple[str, str]] = {
     "esol": ("molecules", "esol"),
 }
 
+#: Settings that decide what :func:`load_task` gives.
+OF_DATA = (
+    *("task", "fold", "binary", "parts", "target", "length"),
+    *("train_size", "val_size", "test_size", "max_tokens"),
+    *("features", "tune_vectors", "vectors"),
+    *("tree", "windows", "depth", "group"),
+)
+
 
 @dataclass(frozen=True)
 class Task:

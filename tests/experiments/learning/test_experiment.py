@@ -170,6 +170,29 @@ def test_work_grows_with_the_epochs(tmp_path, monkeypatch, model):
     assert work(train_size=8) < two
 
 
+def test_an_estimate_reads_the_same_data_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("HSA_PYG_CACHE", str(tmp_path / "cache"))
+    tiny_data.write_movie_reviews(tmp_path / "cache")
+    loaded = []
+
+    def load(settings, *folders):
+        loaded.append((settings.tree, settings.max_tokens))
+        return load_task(settings, *folders)
+
+    monkeypatch.setattr("hsa_pyg.experiments.learning.experiment.load_task", load)
+    learning = Learning()
+
+    def work(**settings):
+        return learning.work(complete_settings(LearningSettings(**TINY, **settings)))
+
+    whole, more = work(), work(dropout=0.5, expansion=4)
+    assert whole < more
+    assert loaded == [("own", 0)]
+    assert work(max_tokens=3) < whole
+    assert work() == whole
+    assert loaded == [("own", 0), ("own", 3), ("own", 0)]
+
+
 def test_a_dry_run_estimates_every_run_and_does_none(run, tmp_path):
     tiny_data.write_movie_reviews(tmp_path / "cache")
     asked = ["experiment", "reviews", "--seeds", "2", "--dry-run"]
