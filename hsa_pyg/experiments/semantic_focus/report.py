@@ -27,6 +27,7 @@ from hsa_pyg.experiments.semantic_focus.convergence import (
     middle,
 )
 from hsa_pyg.experiments.semantic_focus.plots import plot_convergence
+from hsa_pyg.experiments.semantic_focus.score_spread import plot_spread, spread_table
 
 #: Parts of the way from the loss of guessing to none, and accuracies, that are timed.
 LOSS_LEVELS = (0.5, 0.1)
@@ -51,6 +52,9 @@ def write_report(records: Sequence[Record], images: Path, configuration: str) ->
 def _task(
     task: str, records: Sequence[Record], images: Path, configuration: str
 ) -> str:
+    logged = [one for one in records if one.configuration["log_scores"]]
+    # Logging changes no number of a run: where there are others, these tell the rest.
+    records = [one for one in records if not one.configuration["log_scores"]] or records
     groups = by_setting(records)
     picture = images / f"semantic_focus_{task}.png"
     titles = _titles([name.removeprefix(f"{task}-") for name in groups], groups)
@@ -71,7 +75,32 @@ def _task(
         _final_table(groups, titles),
         f"![{task}: medians and quartiles](images/{picture.name})",
     ]
+    if logged:
+        parts.append(_spread(task, logged, images, configuration))
     return "\n\n".join(parts)
+
+
+def _spread(
+    task: str, logged: Sequence[Record], images: Path, configuration: str
+) -> str:
+    groups = by_setting(logged)
+    titles = _titles([name.removeprefix(f"{task}-") for name in groups], groups)
+    histories = {
+        titles[name]: [record.history for record in group]
+        for name, group in groups.items()
+    }
+    picture = images / f"semantic_focus_{task}_scores.png"
+    plot_spread(histories, picture)
+    return "\n\n".join(
+        [
+            "How scores spread, of runs that logged it: means over queries, heads and "
+            "blocks on the first sequences of the holdout, in the first and the last "
+            "epoch. Without top-k or a pattern nothing is dropped.",
+            reproduction(logged, configuration),
+            spread_table(histories),
+            f"![{task}: entropy and spread of the scores](images/{picture.name})",
+        ]
+    )
 
 
 def _titles(short: Sequence[str], names: Iterable[str]) -> dict[str, str]:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from hsa_pyg.experiments.records import Record
@@ -113,6 +115,27 @@ def test_one_row_without_processor_seconds_makes_it_the_wall_clock(tmp_path):
     rows = tables(write_report([resumed], tmp_path, "semantic-focus"))
     column = rows["attention"][-1].index("wall s per epoch")
     assert rows["full"][-1][column] == "10.00"
+
+
+def test_runs_that_log_scores_have_a_part_of_their_own(tmp_path):
+    plain = [record("full", 0, [0.7, 0.6]), record("topk", 0, [0.7, 0.0])]
+    logged = record("topk", 1, [0.7, 0.0])
+    logged = replace(logged, setting="even-pairs-topk-stop-after1-log-scores")
+    logged.configuration["log_scores"] = True
+    for at, row in enumerate(logged.history):
+        row["entropy_0"] = 3.0 - at
+    text = write_report([*plain, logged], tmp_path, "semantic-focus")
+    convergence, spread = text.split("How scores spread")
+    # The other tables are those without it.
+    alike = write_report(plain, tmp_path, "semantic-focus")
+    assert alike.startswith(convergence)
+    assert "--set stop_after=1 --set log_scores=true`" in spread
+    assert "| topk | 1 | 3.00; 2.00 |" in spread.replace("-stop-after1-log-scores", "")
+    assert "images/semantic_focus_even-pairs_scores.png" in spread
+    assert (tmp_path / "semantic_focus_even-pairs_scores.png").exists()
+    # By itself it has tables, too.
+    alone = write_report([logged], tmp_path, "semantic-focus")
+    assert "Epochs until the training loss" in alone
 
 
 @pytest.mark.parametrize(
