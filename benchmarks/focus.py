@@ -4,8 +4,9 @@ All on the CPU in float32 with 8 heads of 64, on trees of 4,096 leaves whose fam
 have 16, 64 and 1,024 members. Every score is computed either way; choosing the largest
 comes on top. Patterns run by the torch backend alone, and so does here what they are
 compared with: a window of five, and the five largest of all with the leaf itself among
-them. What is compared runs in turn in one process; each ratio is the median
-over pairs, with its smallest and largest value.
+them. The bars are for the fastest backend; plain torch operations, which choose in
+operations of their own, do not meet them. What is compared runs in turn in one process;
+each ratio is the median over pairs, with its smallest and largest value.
 """
 
 from __future__ import annotations
