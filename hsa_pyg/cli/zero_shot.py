@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -63,8 +64,19 @@ class ZeroShotResult:
     times: list[LengthTimes]
 
 
-def measure_zero_shot(settings: ZeroShotSettings) -> ZeroShotResult:
+#: What is done with the replacements that have been measured so far.
+Keep = Callable[[ZeroShotResult], None]
+
+
+def measure_zero_shot(
+    settings: ZeroShotSettings, keep: Keep | None = None
+) -> ZeroShotResult:
     """Measure replacements of a model's attention on a file or folder of texts.
+
+    Args:
+        settings: What is measured, and how.
+        keep: Called after every replacement with what there is by then, the times
+            last: a measurement takes long, and may be interrupted.
 
     Raises:
         ImportError: If transformers, or scikit-learn for a probe, is not installed.
@@ -79,7 +91,11 @@ def measure_zero_shot(settings: ZeroShotSettings) -> ZeroShotResult:
     )
     with _in_a_sentence():
         run = _Run(settings, parts, encoder)
-        return run.result()
+        return run.result(keep or _forget)
+
+
+def _forget(result: ZeroShotResult) -> None:
+    """Keep nothing."""
 
 
 @contextmanager
@@ -248,13 +264,16 @@ class _Run:
             )
         return class_numbers(data, config.label2id, self.settings.classes)
 
-    def result(self) -> ZeroShotResult:
+    def result(self, keep: Keep) -> ZeroShotResult:
         """Measure all rows, then the times."""
-        rows = [
-            self._row(asked, hierarchy)
-            for asked in self.settings.layers
-            for hierarchy in self.settings.hierarchies
-        ]
+        self.facts["device"] = self.settings.device
+        self.facts["threads"] = str(torch.get_num_threads())
+        rows: list[Row] = []
+        for asked, hierarchy in product(
+            self.settings.layers, self.settings.hierarchies
+        ):
+            rows.append(self._row(asked, hierarchy))
+            keep(ZeroShotResult(self.facts, rows, []))
         replacements = [
             {
                 **self.options,
@@ -265,8 +284,6 @@ class _Run:
         ]
         lengths = self.settings.lengths
         times = forward_times(self.original, replacements, lengths, self._timed_text())
-        self.facts["device"] = self.settings.device
-        self.facts["threads"] = str(torch.get_num_threads())
         return ZeroShotResult(self.facts, rows, times)
 
     def _row(self, asked: str, hierarchy: str) -> Row:

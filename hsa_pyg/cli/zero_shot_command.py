@@ -1,5 +1,6 @@
 """The options of ``hsa-pyg zero-shot``."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -87,7 +88,10 @@ def zero_shot(
     seed: int = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     out: Annotated[
-        Path | None, typer.Option(help="Write the tables to a .md or .json file.")
+        Path | None,
+        typer.Option(
+            help="Write the tables to a .md or .json file, again after every row."
+        ),
     ] = None,
 ) -> None:
     """Replace softmax attention in MODEL without training, and measure what changes.
@@ -125,7 +129,8 @@ def zero_shot(
             label_column=label_column,
             seed=seed,
             device=device,
-        )
+        ),
+        None if out is None else partial(write_result, out=out),
     )
     print_result(result)
     if out is not None:

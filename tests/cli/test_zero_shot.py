@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.cli.app import app
+from hsa_pyg.integrations.transformers import ReplacementTrials
 from hsa_pyg.integrations.transformers.trees import DEFAULT_TREES
 
 # No timing.
@@ -257,6 +258,26 @@ def test_a_probe_on_a_model_with_a_head_and_three_classes(classifier, tmp_path):
     row = found["rows"][0]["measurement"]
     assert row["samples"] == 30
     assert row["agreement"] == 1
+
+
+def test_an_interrupted_measurement_leaves_its_rows(
+    classifier, data, tmp_path, monkeypatch
+):
+    attempt, out = ReplacementTrials.attempt, tmp_path / "out.json"
+
+    def interrupted(self, layers, hierarchy, **options):
+        if hierarchy == "window:4":
+            raise KeyboardInterrupt
+        return attempt(self, layers, hierarchy, **options)
+
+    monkeypatch.setattr(ReplacementTrials, "attempt", interrupted)
+    asked = ["--hierarchy", "flat", "--hierarchy", "window:4", "--out", str(out)]
+    done = CliRunner().invoke(app, ["zero-shot", classifier, data, *asked])
+    assert done.exit_code != 0
+    found = json.loads(out.read_text())
+    assert [row["hierarchy"] for row in found["rows"]] == ["flat"]
+    assert found["facts"]["device"] == "cpu"
+    assert found["times"] == []
 
 
 def test_without_labels(classifier, encoder, data, tmp_path):
