@@ -193,6 +193,16 @@ def test_scores_of_padding_do_not_count(texts):
     found = select_layers(model, [texts], 1, "flat", progress=False)
     # One family is the original, whatever replaced layers give at padded places.
     assert all(trial.change < 1e-6 for trial in found.trials)
+    # Means are over the tokens of each text, however long the batch is.
+    found = select_layers(model, [texts], 1, "window:2", progress=False)
+    with torch.no_grad():
+        before = model(**texts).logits.log_softmax(-1)
+        replace_attention(model, found.layers, "window:2")
+        after = model(**texts).logits.log_softmax(-1)
+    each = (before.exp() * (before - after)).sum(-1)
+    kept = texts["attention_mask"].bool()
+    means = [one[of].mean() for one, of in zip(each, kept, strict=True)]
+    assert found.change == pytest.approx(float(sum(means) / 3), rel=1e-3)
 
 
 def test_outputs_that_say_nothing_are_refused(texts):
