@@ -176,8 +176,6 @@ def _savings_table(
         for name, group in groups.items()
     }
     base = loss[full]
-    level = LOSS_LEVELS[-1]
-    reached = {name: _epochs_to_loss(group, level) for name, group in groups.items()}
     rows = []
     for name in groups:
         if name == full:
@@ -185,24 +183,20 @@ def _savings_table(
         found = epochs_saved(np.median(loss[name], axis=0), np.median(base, axis=0))
         saved = bootstrap(loss[name], base, lambda saving: saving.percentage)
         ratio = bootstrap(loss[name], base, lambda saving: saving.ratio)
-        times = epochs_ratio(reached[name], reached[full])
-        low, value, high = (
-            f"{one:.2f}" if math.isfinite(one) else "> all"
-            for one in (times.spread.low, times.value, times.spread.high)
-        )
-        neither = math.isnan(times.value)
         rows.append(
             [
                 titles[name],
-                "neither arrives" if neither else f"{value} ({low} to {high})",
+                *(_times(groups[name], groups[full], level) for level in LOSS_LEVELS),
                 f"{found.percentage:.1f} ({saved.low:.1f} to {saved.high:.1f})",
                 str(found.epoch),
                 f"{found.ratio:.2f} ({ratio.low:.2f} to {ratio.high:.2f})",
             ]
         )
+    header = ["attention", *(f"{titles[full]} / it, x {x:g}" for x in LOSS_LEVELS)]
+    header += ["% saved", "at epoch", "ratio"]
     return (
-        f"Epochs of {titles[full]} by those of the other to a training loss of "
-        f"{level:g} times that of guessing: the ratio of the medians over the seeds "
+        f"Epochs of {titles[full]} by those of the other to a training loss of a part "
+        "of that of guessing: the ratio of the medians over the seeds "
         '("> all" where half of the runs of full attention do not arrive, 0 where half '
         "of the others do not).\n\nThen the epochs saved as the paper counts them, by "
         "the median training losses: the largest percentage, the epoch (from 0) of "
@@ -210,8 +204,20 @@ def _savings_table(
         f"first {known} epochs, when a first run of full attention had ended. On a "
         "plateau, where losses differ by noise, this counts who is below by a hair. "
         "In brackets what holds 95 % of 1,000 bootstrap samples of the seeds.\n\n"
-        + table(["attention", "full / it", "% saved", "at epoch", "ratio"], rows)
+        + table(header, rows)
     )
+
+
+def _times(group: Sequence[Record], full: Sequence[Record], level: float) -> str:
+    """How many times as many epochs full attention takes to a part of the loss."""
+    times = epochs_ratio(_epochs_to_loss(group, level), _epochs_to_loss(full, level))
+    if math.isnan(times.value):
+        return "neither arrives"
+    low, value, high = (
+        f"{one:.2f}" if math.isfinite(one) else "> all"
+        for one in (times.spread.low, times.value, times.spread.high)
+    )
+    return f"{value} ({low} to {high})"
 
 
 def _epochs_to_loss(group: Sequence[Record], part: float) -> list[float]:
