@@ -75,6 +75,10 @@ def experiment(
 
     console = Console()
     if name is None:
+        if any((task, attention, set_, seeds, dry_run, settings)):
+            raise SettingsError(
+                "Options need the NAME of an experiment; hsa-pyg experiment lists them."
+            )
         console.print(_shipped_table())
         return
     configuration = load_configuration(name)

@@ -77,7 +77,7 @@ def inspect_path(
             max_tokens=settings.max_tokens or run.max_tokens,
         )
     reader = PathReader(settings)
-    found = _find(path, kind)
+    found = _find(console, path, kind)
     if isinstance(found, FolderFiles):
         if sample is None:
             _refuse_many(path, len(found.files), html)
@@ -85,8 +85,6 @@ def inspect_path(
             return
         path, found = _choose(found.files, sample, path)
         sample = None
-    if found == "website" and kind is None and path.is_dir():
-        _tell_website(console, path)
     signals = _read(console, reader, path, found)
     if sample is None and len(signals) > 1:
         _refuse_many(path, len(signals), html)
@@ -108,7 +106,7 @@ def inspect_path(
         console.print(f"Page: {html}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _find(path: Path, kind: str | None) -> FolderFiles | str:
+def _find(console: Console, path: Path, kind: str | None) -> FolderFiles | str:
     """The kind of a path, or the files of a folder that is no website."""
     check_kind(kind, "documents")
     if not path.exists():
@@ -117,6 +115,7 @@ def _find(path: Path, kind: str | None) -> FolderFiles | str:
         return kind or detect_kind(path)
     found = find_files(path, None if kind == "documents" else kind)
     if kind is None and any(told == "html" for _, told in found.files):
+        _tell_website(console, found)
         return "website"
     if not found.files:
         raise SettingsError(
@@ -183,9 +182,9 @@ def _print_folder(
         console.print(Text(f"No converter: {one_line(suffixes)}"))
 
 
-def _tell_website(console: Console, folder: Path) -> None:
+def _tell_website(console: Console, found: FolderFiles) -> None:
     """Say why a folder is read as one website, and what else lies in it."""
-    kinds = Counter(kind for _, kind in find_files(folder).files)
+    kinds = Counter(kind for _, kind in found.files)
     told = (
         "Note: the folder holds HTML pages, so it is read as a website, one signal; "
         "--format documents takes each file by itself."

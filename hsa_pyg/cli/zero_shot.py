@@ -75,8 +75,8 @@ def measure_zero_shot(
 
     Args:
         settings: What is measured, and how.
-        keep: Called after every replacement with what there is by then, the times
-            last: a measurement takes long, and may be interrupted.
+        keep: Called after every replacement with those that there are by then: a
+            measurement takes long, and may be interrupted.
 
     Raises:
         ImportError: If transformers, or scikit-learn for a probe, is not installed.
@@ -91,11 +91,7 @@ def measure_zero_shot(
     )
     with _in_a_sentence():
         run = _Run(settings, parts, encoder)
-        return run.result(keep or _forget)
-
-
-def _forget(result: ZeroShotResult) -> None:
-    """Keep nothing."""
+        return run.result(keep)
 
 
 @contextmanager
@@ -264,7 +260,7 @@ class _Run:
             )
         return class_numbers(data, config.label2id, self.settings.classes)
 
-    def result(self, keep: Keep) -> ZeroShotResult:
+    def result(self, keep: Keep | None) -> ZeroShotResult:
         """Measure all rows, then the times."""
         self.facts["device"] = self.settings.device
         self.facts["threads"] = str(torch.get_num_threads())
@@ -273,7 +269,8 @@ class _Run:
             self.settings.layers, self.settings.hierarchies
         ):
             rows.append(self._row(asked, hierarchy))
-            keep(ZeroShotResult(self.facts, rows, []))
+            if keep is not None:
+                keep(ZeroShotResult(self.facts, rows, []))
         replacements = [
             {
                 **self.options,

@@ -235,6 +235,9 @@ def test_without_a_name_the_shipped_experiments_are_listed(run, tmp_path):
     assert "Stanford Sentiment Treebank on its own parse trees" in text
     assert "Leaves are GloVe vectors" not in text
     assert not list(tmp_path.iterdir())
+    for asked in (["--task", "sst"], ["--dry-run"], ["--settings"]):
+        with pytest.raises(SettingsError, match="need the NAME of an experiment"):
+            run("experiment", *asked)
 
 
 @pytest.mark.parametrize("name", ["semantic-focus", "reviews", "cora"])

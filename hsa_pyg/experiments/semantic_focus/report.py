@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -57,11 +57,8 @@ def _task(
     records = [one for one in records if not one.configuration["log_scores"]] or records
     groups = by_setting(records)
     picture = images / f"semantic_focus_{task}.png"
-    titles = _titles([name.removeprefix(f"{task}-") for name in groups], groups)
-    plot_convergence(
-        {titles[name]: [r.history for r in group] for name, group in groups.items()},
-        picture,
-    )
+    titles = _titles(task, groups)
+    plot_convergence(_histories(groups, titles), picture)
     parts = [
         f"### {task}",
         _setup(records),
@@ -84,11 +81,7 @@ def _spread(
     task: str, logged: Sequence[Record], images: Path, configuration: str
 ) -> str:
     groups = by_setting(logged)
-    titles = _titles([name.removeprefix(f"{task}-") for name in groups], groups)
-    histories = {
-        titles[name]: [record.history for record in group]
-        for name, group in groups.items()
-    }
+    histories = _histories(groups, _titles(task, groups))
     picture = images / f"semantic_focus_{task}_scores.png"
     plot_spread(histories, picture)
     return "\n\n".join(
@@ -103,9 +96,16 @@ def _spread(
     )
 
 
-def _titles(short: Sequence[str], names: Iterable[str]) -> dict[str, str]:
-    """Names of settings without what all of them end in."""
-    parts = [name.split("-") for name in short]
+def _histories(
+    groups: Mapping[str, Sequence[Record]], titles: Mapping[str, str]
+) -> dict[str, list[list[dict[str, float]]]]:
+    """Rows of each run by the setting's title."""
+    return {titles[name]: [r.history for r in group] for name, group in groups.items()}
+
+
+def _titles(task: str, names: Collection[str]) -> dict[str, str]:
+    """Names of a task's settings without the task, and what all of them end in."""
+    parts = [name.removeprefix(f"{task}-").split("-") for name in names]
     while len(parts) > 1 and min(map(len, parts)) > 1:
         if len({part[-1] for part in parts}) > 1:
             break

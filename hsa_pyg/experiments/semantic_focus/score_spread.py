@@ -11,9 +11,9 @@ from statistics import fmean
 import numpy as np
 
 from hsa_pyg.analysis.score_statistics import QUANTITIES
-from hsa_pyg.cli.curves import curve_look, two_panels, write_panels
 from hsa_pyg.experiments.page import table
 from hsa_pyg.experiments.semantic_focus.convergence import curves
+from hsa_pyg.experiments.semantic_focus.plots import plot_quartiles
 
 Runs = Sequence[Sequence[Mapping[str, float]]]
 
@@ -67,7 +67,7 @@ def spread_table(histories: Mapping[str, Runs]) -> str:
 
 
 def plot_spread(histories: Mapping[str, Runs], path: Path) -> None:
-    """Draw entropy and dispersion by epoch, medians over the seeds.
+    """Draw entropy and dispersion by epoch.
 
     Args:
         histories: Rows of each run by the setting's title.
@@ -76,13 +76,16 @@ def plot_spread(histories: Mapping[str, Runs], path: Path) -> None:
     Raises:
         ImportError: If matplotlib is not installed.
     """
-    figure, axes = two_panels("Plots")
-    for i, (title, runs) in enumerate(histories.items()):
-        for axis, quantity in zip(axes, ("entropy", "dispersion"), strict=True):
-            values = curves(mean_over_blocks(runs, quantity), quantity)
-            median = np.median(values, axis=0)
-            epochs = np.arange(1, median.size + 1)
-            axis.plot(epochs, median, label=title, **curve_look(i))
-    axes[0].set(xlabel="epoch", ylabel="entropy of what is kept, nats")
-    axes[1].set(xlabel="epoch", ylabel="largest less least score")
-    write_panels(figure, path, columns=4)
+    plot_quartiles(
+        {
+            label: {
+                title: curves(mean_over_blocks(runs, quantity), quantity)
+                for title, runs in histories.items()
+            }
+            for label, quantity in (
+                ("entropy of what is kept, nats", "entropy"),
+                ("largest less least score", "dispersion"),
+            )
+        },
+        path,
+    )
