@@ -44,6 +44,26 @@ CHANNELS, HEADS, LAYERS, BATCH = 64, 4, 2, 16
 POSITION_CHANNELS = 16
 
 
+#: Models whose positions are small, or wide as in the paper.
+POSITIONED: dict[str, dict[str, Any]] = {
+    "as above, positions of 16": {
+        "channels": CHANNELS,
+        "num_layers": LAYERS,
+        "heads": HEADS,
+        "position_dim": POSITION_CHANNELS,
+    },
+    "the paper's layer, positions of 768": {
+        "channels": 384,
+        "num_layers": 1,
+        "heads": 3,
+        "block": "paper",
+        "self_attention": False,
+        "hidden_channels": 128,
+        "position_dim": 768,
+    },
+}
+
+
 class Contestant(NamedTuple):
     """A model and the tokens that it gets of each document."""
 
@@ -287,4 +307,53 @@ def _collating(options: Options, made: list[NestedSignal]) -> tuple[float, float
     return median(joining), median(compiling)
 
 
-SECTIONS = {"steps": whole_steps, "split": split}
+class RowPerNode(torch.nn.Module):
+    """Positions with a row for each node, however many are equal."""
+
+    def __init__(self, position: HierarchicalPosition) -> None:
+        super().__init__()
+        self.position = position
+
+    def distinct(self, batch: Any, hierarchy: Any) -> tuple[Tensor, Tensor, None]:
+        """Of each node its position and domain, and no index."""
+        return *self.position(batch, hierarchy), None
+
+
+def positions(options: Options) -> Section:
+    """Steps that map each different position once, over those that map each node's."""
+    rows = []
+    schema = signals(options, 512)[0].schema
+    domains = dict.fromkeys(schema.internal_types, "sequence")
+    words = tokenizer(50 if options.quick else 2000).get_vocab_size()
+    data = batches(options, None)
+    for form, given in POSITIONED.items():
+        calls = {}
+        for name in ("each node's", "each different one"):
+            torch.manual_seed(0)
+            made = HSATransformer.from_schema(
+                schema,
+                2,
+                vocab_sizes={"token": words},
+                position=HierarchicalPosition(domains, given["position_dim"]),
+                backend=options.backend,
+                **{k: v for k, v in given.items() if k != "position_dim"},
+            )
+            if name == "each node's":
+                made.position = RowPerNode(made.position)
+            calls[name] = step(made, cycle(data))
+        times = side_by_side(calls, options.runs * 4, options.budget)
+        node, different = times.values()
+        cells = [duration(median(x)) for x in (different, node)]
+        rows.append([form, *cells, spread(ratios(different, node))])
+    batch = data[0]
+    position = HierarchicalPosition(domains, 16)
+    number = position.distinct(batch, batch.hierarchy)[0].size(0)
+    head = ["model", "A: each different one", "B: each node's", "A / B"]
+    note = (
+        f"The first batch has {digits(number)} different positions of "
+        f"{digits(batch.hierarchy.num_nodes)} nodes."
+    )
+    return Section(f"{table(head, rows)}\n\n{note}")
+
+
+SECTIONS = {"steps": whole_steps, "split": split, "positions": positions}

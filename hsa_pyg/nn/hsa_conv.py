@@ -26,7 +26,7 @@ from hsa_pyg.nn.leaf_features import (
     split_leaves,
 )
 from hsa_pyg.nn.leaf_projection import LeafProjection
-from hsa_pyg.nn.positional.domain_linear import DomainLinear
+from hsa_pyg.nn.positional.domain_linear import DomainLinear, embed_nodes
 from hsa_pyg.nn.readout import leaf_means
 from hsa_pyg.ops import family_weights
 from hsa_pyg.ops.patterns import Pattern
@@ -238,6 +238,7 @@ class HSAConv(MessagePassing):
         domain: Tensor | None = None,
         return_attention_weights: bool | None = None,
         return_internal: bool = False,
+        position_index: Tensor | None = None,
     ) -> Any:
         r"""Runs the forward pass of the module.
 
@@ -265,6 +266,9 @@ class HSAConv(MessagePassing):
             return_internal: Also return internal nodes: the mean of the output over
                 the leaves below (zero if there are none). A tensor then has one row
                 per node, [M, F_out], by node id; a dictionary has every node type.
+            position_index: Row of ``position`` that belongs to each node, [M]. Then
+                ``position`` [U, P] and ``domain`` [U] hold what differs, each mapped
+                once: see :meth:`HierarchicalPosition.distinct`.
 
         Raises:
             TypeError: for an argument of the wrong kind.
@@ -278,7 +282,9 @@ class HSAConv(MessagePassing):
                 "own, so there are none between siblings; see "
                 "hsa_pyg.analysis.attention_matrix(..., tie_queries=False)"
             )
-        q, k, v, eps, hierarchy = self.project(x, hierarchy, position, domain)
+        q, k, v, eps, hierarchy = self.project(
+            x, hierarchy, position, domain, position_index
+        )
         out = self._attend(q, k, v, hierarchy, eps)
         if self.query_residual:
             out = out + q
@@ -304,6 +310,7 @@ class HSAConv(MessagePassing):
         hierarchy: SignalHierarchy | Mapping[EdgeType, Tensor],
         position: Tensor | None = None,
         domain: Tensor | None = None,
+        position_index: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, SignalHierarchy]:
         """What attention is given for some input (arguments are those of ``forward``).
 
@@ -323,29 +330,10 @@ class HSAConv(MessagePassing):
         q, k, v = qkv.unbind(1)
         if len(self.norms) > 0:
             q, k, v = (norm(x) for norm, x in zip(self.norms, (q, k, v), strict=True))
-        return q, k, v, self._embed(position, domain, hierarchy), hierarchy
-
-    def _embed(
-        self, position: Tensor | None, domain: Tensor | None, hierarchy: SignalHierarchy
-    ) -> Tensor | None:
-        """Positional embeddings of all nodes in this layer, [M, H, D]."""
-        if (position is None) != (self.lin_position is None):
-            raise ValueError(
-                f"the layer has position_dim={self.position_dim}, but 'position' was "
-                f"{'not ' if position is None else ''}given"
-            )
-        if position is None or self.lin_position is None:
-            return None
-        if not isinstance(position, Tensor):
-            raise TypeError(
-                f"'position' must be a tensor, got {type(position).__name__}"
-            )
-        if position.dim() == 0 or position.size(0) != hierarchy.num_nodes:
-            raise ValueError(
-                f"'position' must have one row for each of the {hierarchy.num_nodes} "
-                f"nodes of the hierarchy, got shape {tuple(position.shape)}"
-            )
-        return self.lin_position(position, domain)
+        eps = embed_nodes(
+            self.lin_position, position, domain, position_index, hierarchy.num_nodes
+        )
+        return q, k, v, eps, hierarchy
 
     def _attend(
         self,

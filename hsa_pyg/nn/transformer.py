@@ -341,8 +341,9 @@ class HSATransformer(torch.nn.Module):
         x = self.dropout(self.encoder(batch.x_dict, hierarchy))
         position: dict[str, Tensor] = {}
         if self.position is not None:
-            eps, domain = self.position(batch, hierarchy)
-            position = {"position": eps, "domain": domain}
+            names = ("position", "domain", "position_index")
+            given = self.position.distinct(batch, hierarchy)
+            position = dict(zip(names, given, strict=True))
         for block in self.blocks:
             x = block(x, hierarchy, **position)
         return self.norm(x), hierarchy

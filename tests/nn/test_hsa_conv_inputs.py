@@ -208,6 +208,14 @@ def test_wrong_positions(deep):
         conv(x, deep, position=position)
     with pytest.raises(ValueError, match="between 0 and 1, got 2"):
         conv(x, deep, position=position, domain=torch.full((13,), 2))
+    with pytest.raises(ValueError, match=r"'position_index' .* of the 13 nodes"):
+        conv(x, deep, position=position, position_index=torch.zeros(7).long())
+    with pytest.raises(ValueError, match=r"'position_index' must have shape \[13\]"):
+        conv(x, deep, position=position, position_index=torch.zeros(13, 1).long())
+    with pytest.raises(TypeError, match="'position_index' must be a tensor, got list"):
+        conv(x, deep, position=position, position_index=[0] * 13)
+    with pytest.raises(ValueError, match="'position_index' was given, but no 'posit"):
+        HSAConv(5, 8)(x, deep, position_index=torch.zeros(13).long())
 
 
 def test_positions_and_edges_do_not_say_which_row_is_which_node():

@@ -139,8 +139,8 @@ class NodeModel(SignalModel):
         x = leaves.new_zeros(hierarchy.num_nodes, self.channels)
         x = x.index_copy(0, hierarchy.leaves, leaves).index_copy(0, inner, vectors)
         if self.position is not None and self.lin_position is not None:
-            eps, domain = self.position(batch, hierarchy)
-            x = x + self.lin_position(eps, domain).squeeze(1).to(x.dtype)
+            eps = self.lin_position(*self.position.distinct(batch, hierarchy))
+            x = x + eps.squeeze(1).to(x.dtype)
         return x
 
 

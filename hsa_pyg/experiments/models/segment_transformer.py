@@ -159,7 +159,9 @@ class SegmentTransformer(SignalModel):
         segments = self.segments(hierarchy)
         places: dict[str, Any] = {"segments": segments}
         if self.position is not None:
-            places["position"], places["domain"] = self.position(batch, hierarchy)
+            names = ("position", "domain", "position_index")
+            given = self.position.distinct(batch, hierarchy)
+            places |= zip(names, given, strict=True)
         vectors = self.vector.to(leaves.dtype).expand(segments.number, -1)
         vectors = self.dropout(vectors)
         for across, block in zip(self.across, self.blocks, strict=True):
@@ -185,7 +187,8 @@ class SegmentAttention(torch.nn.Module):
     Shapes:
         - **input:** leaf vectors, then segment vectors :math:`(N + S, F)`, or segment
           vectors alone :math:`(S, F)` without leaf types; hierarchy; segments;
-          positions :math:`(M, P)` and their domains :math:`(M)`
+          distinct positions :math:`(U, P)`, their domains :math:`(U)` and the row of
+          each node :math:`(M)`
         - **output:** that of the input
     """
 
@@ -233,6 +236,7 @@ class SegmentAttention(torch.nn.Module):
         segments: Segments,
         position: Tensor | None = None,
         domain: Tensor | None = None,
+        position_index: Tensor | None = None,
     ) -> Tensor:
         """Attend among leaves and vectors of a segment, or vectors of a tree."""
         within = self.lin_leaf is not None
@@ -243,7 +247,8 @@ class SegmentAttention(torch.nn.Module):
         q, k, v = qkv.view(-1, 3, self.heads, self.head_channels).unbind(1)
         place = None
         if self.lin_position is not None:
-            eps = path_sum(self.lin_position(position, domain), hierarchy)
+            eps = self.lin_position(position, domain, position_index)
+            eps = path_sum(eps, hierarchy)
             place = segments.mean(eps)
             place = torch.cat([eps, place]) if within else place
         out = grouped_attention(

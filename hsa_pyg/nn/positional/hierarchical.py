@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch_geometric.nn.module_dict import ModuleDict
 
 from hsa_pyg.hierarchy import CHILD_OF, SignalHierarchy
 from hsa_pyg.nn.positional.coordinates import (
+    CoordinatePosition,
     GridPosition,
     SequencePosition,
 )
@@ -103,7 +104,7 @@ class HierarchicalPosition(torch.nn.Module):
     def forward(
         self, signal: HeteroData, hierarchy: SignalHierarchy
     ) -> tuple[Tensor, Tensor]:
-        r"""Embed all nodes of a signal or batch.
+        r"""Embed all nodes of a signal or batch: positions [M, P], domain ids [M].
 
         Raises:
             ValueError: if an internal type has no domain, a child type lacks the
@@ -112,9 +113,67 @@ class HierarchicalPosition(torch.nn.Module):
                 another signal.
             IndexError: if an edge between siblings names a node that is not there.
         """
+        position, domain, index = self.distinct(signal, hierarchy)
+        return position.index_select(0, index), domain[index]
+
+    def distinct(
+        self, signal: HeteroData, hierarchy: SignalHierarchy
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        r"""The same, with a row for each different position instead of each node.
+
+        The third words of all sentences share a row. A layer maps U rows instead of M:
+        ``conv(x, hierarchy, position, domain, position_index=index)``.
+
+        Returns:
+            Positions [U, P], of which row 0 is zero, for nodes without one; domain ids
+            [U]; and the row of each node [M]. Equal coordinates in a sequence or grid
+            share a row, positions of other domains do not.
+
+        Raises:
+            ValueError, IndexError: as :meth:`forward` does.
+        """
         _check_match(signal, hierarchy)
-        position = self.zero.expand(hierarchy.num_nodes, -1)
-        domain = torch.zeros_like(hierarchy.parent)
+        parts, numbers = [self.zero[None]], [0]
+        sizes, index, total = [1], torch.zeros_like(hierarchy.parent), 1
+        for number, parent_type, nodes, children in self._families(signal, hierarchy):
+            module = self.domains[parent_type]
+            row = None
+            if isinstance(module, GraphPosition):
+                edges = _sibling_edges(signal, hierarchy, nodes)
+                given, eps = nodes, module(edges, hierarchy.parent[nodes])
+            else:
+                key = "key" if isinstance(module, KeyValuePosition) else "pos"
+                given = torch.cat(
+                    [_read(signal, n, key, parent_type)[c] for n, c in children]
+                )
+                if isinstance(module, CoordinatePosition):
+                    given, row = _distinct_rows(given, module.num_coordinates)
+                eps = module(given)
+            if eps.shape != (given.size(0), self.channels):
+                raise ValueError(
+                    f"the module for the domain of {parent_type!r} gave positions of "
+                    f"shape {tuple(eps.shape)} instead of "
+                    f"{(given.size(0), self.channels)}, a row for each child"
+                )
+            if row is None:
+                row = torch.arange(eps.size(0), device=index.device)
+            index[nodes] = row + total
+            parts.append(eps.to(self.zero.dtype))
+            numbers.append(number)
+            sizes.append(eps.size(0))
+            total += eps.size(0)
+        domain = torch.tensor(numbers, device=index.device).repeat_interleave(
+            torch.tensor(sizes, device=index.device), output_size=total
+        )
+        return torch.cat(parts), domain, index
+
+    def _families(
+        self, signal: HeteroData, hierarchy: SignalHierarchy
+    ) -> Iterator[tuple[int, str, Tensor, list[tuple[str, Tensor]]]]:
+        """Of each internal type that has positions: its domain, name and children.
+
+        The children are node ids of the hierarchy, and ids within each child type.
+        """
         number = {name: i for i, name in enumerate(self.domains.keys())}
         children: dict[str, list[tuple[str, Tensor]]] = {}
         for child_type, relation, parent_type in signal.edge_types:
@@ -130,29 +189,12 @@ class HierarchicalPosition(torch.nn.Module):
                 )
             children.setdefault(parent_type, []).append((child_type, child))
         for parent_type, parts in children.items():
-            module = self.domains[parent_type]
+            if isinstance(self.domains[parent_type], SetPosition):
+                continue
             nodes = torch.cat(
                 [child + hierarchy.node_slices[name][0] for name, child in parts]
             )
-            if isinstance(module, GraphPosition):
-                edges = _sibling_edges(signal, hierarchy, nodes)
-                eps = module(edges, hierarchy.parent[nodes])
-            elif isinstance(module, SetPosition):
-                continue
-            else:
-                key = "key" if isinstance(module, KeyValuePosition) else "pos"
-                eps = module(
-                    torch.cat([_read(signal, n, key, parent_type)[c] for n, c in parts])
-                )
-            if eps.shape != (nodes.numel(), self.channels):
-                raise ValueError(
-                    f"the module for the domain of {parent_type!r} gave positions of "
-                    f"shape {tuple(eps.shape)} instead of "
-                    f"{(nodes.numel(), self.channels)}, a row for each child"
-                )
-            position = position.index_copy(0, nodes, eps.to(position.dtype))
-            domain[nodes] = number[parent_type]
-        return position, domain
+            yield number[parent_type], parent_type, nodes, parts
 
     def __repr__(self) -> str:
         domains = ", ".join(f"{name}={mod}" for name, mod in self.domains.items())
@@ -167,6 +209,22 @@ def _check_match(signal: HeteroData, hierarchy: SignalHierarchy) -> None:
             f"the hierarchy is that of another signal: it has the nodes {theirs}, the "
             f"signal {ours}; pass signal.hierarchy"
         )
+
+
+def _distinct_rows(pos: Tensor, columns: int) -> tuple[Tensor, Tensor | None]:
+    """The different rows of coordinates, and which of them each row is.
+
+    None instead of the latter if every row is left in its place.
+    """
+    if pos.dim() != 2 or pos.size(1) != columns or pos.requires_grad:
+        return pos, None
+    _, which = torch.unique(pos[:, 0], return_inverse=True)
+    for column in pos.T[1:]:
+        values, place = torch.unique(column, return_inverse=True)
+        _, which = torch.unique(which * values.numel() + place, return_inverse=True)
+    rows = pos.new_empty(int(which.max()) + 1, columns)
+    rows[which] = pos  # of equal ones any
+    return rows, which
 
 
 def _read(signal: HeteroData, name: str, key: str, parent_type: str) -> Tensor:

@@ -101,6 +101,70 @@ def test_names_and_modules_of_domains(site):
         HierarchicalPosition({"a": SequencePosition(4)}, 8)
 
 
+def test_equal_coordinates_share_a_row(site):
+    position = HierarchicalPosition(domains(), 8)
+    eps, domain, index = position.distinct(site, site.hierarchy)
+    # None, three pages, four keys, and words at the places 0, 1 and 2.
+    assert eps.shape == (1 + 3 + 4 + 3, 8)
+    assert index.shape == (site.hierarchy.num_nodes,)
+    whole, of_node = position(site, site.hierarchy)
+    torch.testing.assert_close(eps[index], whole)
+    assert torch.equal(domain[index], of_node)
+    start, stop = site.hierarchy.node_slices["word"]
+    first, *_, again, last = index[start:stop].tolist()
+    assert first == again != last
+    assert index[site.hierarchy.roots].tolist() == [0]
+
+
+def test_equal_places_of_a_grid_share_a_row():
+    patches = NestedSignal()
+    patches["image"].num_nodes = 2
+    places = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
+    patches["patch"].x, patches["patch"].pos = torch.randn(5, 4), places
+    patches["patch", "child_of", "image"].edge_index = torch.tensor(
+        [[0, 1, 2, 3, 4], [0, 0, 1, 1, 1]]
+    )
+    position = HierarchicalPosition({"image": "grid"}, 8)
+    eps, _, index = position.distinct(patches, patches.hierarchy)
+    assert eps.size(0) == 1 + 3
+    start, stop = patches.hierarchy.node_slices["patch"]
+    torch.testing.assert_close(
+        eps[index][start:stop], position.domains["image"](places)
+    )
+
+
+def test_coordinates_with_a_gradient_keep_their_rows(site):
+    site["word"].pos.requires_grad_()
+    position = HierarchicalPosition(domains(), 8)
+    eps, _, index = position.distinct(site, site.hierarchy)
+    assert eps.size(0) == 1 + 3 + 4 + 5
+    (eps[index] * torch.randn(site.hierarchy.num_nodes, 8)).sum().backward()
+    assert (site["word"].pos.grad != 0).all()
+
+
+def test_the_layer_maps_distinct_rows_to_the_same_output_and_gradients(site):
+    position = HierarchicalPosition(domains(), 8).double()
+    conv = HSAConv(4, 8, heads=2, position_dim=8, num_domains=3).double()
+    x_dict = {name: x.double() for name, x in site.x_dict.items()}
+    given = [*position.parameters(), *conv.parameters()]
+    results = []
+    for places in (
+        dict(zip(("position", "domain"), position(site, site.hierarchy), strict=True)),
+        dict(
+            zip(
+                ("position", "domain", "position_index"),
+                position.distinct(site, site.hierarchy),
+                strict=True,
+            )
+        ),
+    ):
+        out = torch.cat([*conv(x_dict, site.hierarchy, **places).values()])
+        loss = (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum()
+        results.append([out, *torch.autograd.grad(loss, given)])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 class Clock(torch.nn.Module):
     """A position of one's own: the hour of a day."""
 
