@@ -144,7 +144,9 @@ def _scores_table(
     ]
     judged = f"test_{_score(next(iter(groups.values())))}"
     base = _base(groups)
-    header = ["model", "seeds", *(_SCORES[key] for key in scores)]
+    folded = any(g[0].configuration["fold"] is not None for g in groups.values())
+    runs = "folds" if folded else "seeds"
+    header = ["model", runs, *(_SCORES[key] for key in scores)]
     header += ["best epoch"]
     if base is not None:
         header.append(f"less {titles[base]}'s")
@@ -165,8 +167,8 @@ def _scores_table(
         rows.append(row)
     return (
         "On the test set, with the weights of the epoch that was best on the "
-        "validation set: mean ± standard deviation over the seeds; differences of "
-        f"{_SCORES[judged]} are paired by seed, ± standard error (n seeds).\n\n"
+        f"validation set: mean ± standard deviation over the {runs}; differences of "
+        f"{_SCORES[judged]} are paired by {runs[:-1]}, ± standard error (n {runs}).\n\n"
         + table(header, rows)
     )
 

@@ -56,7 +56,7 @@ def test_settings_are_told_apart_and_compared_by_seed(tmp_path):
     assert "## reviews\n\n### movie-reviews" in text
     assert "1,600 training, 200 validation and 200 test signals" in text
     told = "model=hsa,flat,segment --set channels=8 --set heads=2 --set window=4"
-    assert f"`hsa-pyg experiment reviews --seeds 2 --set {told}`" in text
+    assert f"`hsa-pyg experiment reviews --set {told}`" in text
     # The best first, hsa without a difference.
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     assert lines[0].endswith("| less hsa's |")
@@ -90,6 +90,8 @@ def test_folds_are_runs_of_one_setting(tmp_path):
         for fold in range(3)
     ]
     text = write_report(records, tmp_path, "folds")
+    assert "| model | folds | accuracy |" in text
+    assert "are paired by fold," in text
     assert "| hsa | 6 | 0.800 ± 0.000 |" in text
     assert "| -0.100 ± 0.000 (n=6) |" in text
 

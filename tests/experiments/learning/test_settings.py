@@ -9,7 +9,8 @@ from hsa_pyg.experiments.learning.settings import (
 )
 
 CONFIGURATIONS = (
-    *("reviews", "imdb", "imdb-paper", "sst", "list-ops", "elec", "ablations"),
+    *("reviews", "reviews-folds", "imdb", "imdb-paper", "sst", "list-ops", "elec"),
+    "ablations",
 )
 
 
