@@ -100,7 +100,7 @@ def train(
         bool, typer.Option("--resume", help="Go on from the last checkpoint in OUT.")
     ] = False,
     device: Annotated[
-        str, typer.Option(help="cpu, gpu, or auto for the fastest there is.")
+        str, typer.Option(help="cpu, cuda, mps, or auto for the fastest there is.")
     ] = "auto",
 ) -> None:
     """Train a transformer on DATASET, keep checkpoints, and test the best epoch.

@@ -6,6 +6,8 @@ import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
+
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.cli.sources import Source, load_source
 from hsa_pyg.integrations.lightning import (
@@ -56,7 +58,7 @@ def train_model(
         out: Folder of the run.
         root: Folder under which processed data is kept.
         resume: Go on from the last checkpoint in ``out``.
-        device: Lightning's name of the accelerator.
+        device: ``"auto"``, ``"cpu"``, ``"gpu"``, ``"cuda"`` or ``"mps"``.
 
     Raises:
         SettingsError: If a resumed run was begun with other settings, or the settings
@@ -65,6 +67,7 @@ def train_model(
         FileNotFoundError: If there is nothing to resume.
         FloatingPointError: If the loss stops being finite.
     """
+    _check_device(device)
     if resume:
         _check_same(settings, out)
     source = load_source(
@@ -121,6 +124,20 @@ def build_model(settings: Settings, source: Source) -> HSATransformer:
         dropout=settings.dropout,
         position=position,
     )
+
+
+def _check_device(device: str) -> None:
+    """Refuse what cannot be trained on here, before any data are read."""
+    there = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    known = {"auto": True, "cpu": True, "gpu": any(there.values()), **there}
+    if device not in known:
+        raise SettingsError(f"--device {device!r} is none of {', '.join(known)}.")
+    if not known[device]:
+        here = ", ".join(name for name, found in known.items() if found)
+        raise SettingsError(f"There is no {device!r} here: --device takes {here}.")
 
 
 def _keep_settings(settings: Settings, out: Path) -> None:

@@ -372,6 +372,11 @@ def from_html(
 
 
 def _names_file(path_or_text: str | os.PathLike[str]) -> bool:
+    if not isinstance(path_or_text, str | os.PathLike):
+        raise TypeError(
+            "A document is a text or the path of a file, got "
+            f"{type(path_or_text).__name__}; for many files there is from_documents."
+        )
     if not isinstance(path_or_text, str) or os.path.isfile(path_or_text):
         return True
     if os.path.isdir(path_or_text):

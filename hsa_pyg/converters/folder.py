@@ -113,7 +113,14 @@ def _find(
 ) -> tuple[list[Path], list[Path]]:
     """Return the files to convert, and those without a reader or outside."""
     if not isinstance(paths_or_folder, str | os.PathLike):
-        return [Path(path) for path in paths_or_folder], []
+        paths = [Path(path) for path in paths_or_folder]
+        for path in paths:
+            if not path.exists():
+                raise FileNotFoundError(
+                    f"There is no file {path.as_posix()!r}. from_documents takes "
+                    "paths; a text itself is converted with from_document."
+                )
+        return paths, []
     folder = Path(paths_or_folder)
     if not folder.is_dir():
         raise FileNotFoundError(

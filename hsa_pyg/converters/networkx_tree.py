@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -220,9 +221,16 @@ class _Converter:
     def _features(self, kind: str, nodes: list[Any]) -> Tensor:
         column = as_column([self.x[node] for node in nodes])
         if not isinstance(column, Tensor) or column.dim() > 2:
+            forms = [_form(self.x[node]) for node in nodes]
+            other = next((i for i, form in enumerate(forms) if form != forms[0]), 0)
+            told = [
+                f"those of {nodes[i]!r} are {self.x[nodes[i]]!r}"
+                for i in sorted({0, other})
+            ]
             raise ValueError(
                 f"The features of type {kind!r} are not numbers or vectors of one "
-                f"length; those of {nodes[0]!r} are {self.x[nodes[0]]!r}."
+                f"length: {', '.join(told)}. Bring them to one length, give such nodes "
+                "types of their own, or, of words, their ids."
             )
         if column.dtype == torch.long and column.dim() == 1:
             return column
@@ -294,3 +302,11 @@ def _plain(node: Any) -> Any:
     if isinstance(node, tuple) and type(node) is tuple:
         return node if all(_plain(part) is part for part in node) else repr(node)
     return node if type(node) in (str, int, float, bool) else repr(node)
+
+
+def _form(value: Any) -> Any:
+    """What features of one type have to have in common."""
+    try:
+        return isinstance(value, str), numpy.shape(value)
+    except ValueError:  # lists of unlike lengths
+        return None

@@ -54,7 +54,9 @@ class Parts:
         ]
         if not self.present:
             raise ValueError(
-                f"None of the {len(given)} signals is there; leave the item out."
+                f"None of the {len(given)} signals is there; leave the item out, or let "
+                "a part without members be a NestedSignal of one node: "
+                "signal[kind].num_nodes = 1."
             )
         self.roots = {name: _root(part, name) for name, part in self.present}
         self.device = _device(self.present[0][1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +95,16 @@ def _attribute_problems(signal: NestedSignal) -> Iterator[str]:
                 yield (
                     f"{name!r} of type {kind!r} must have a row per node, got a scalar"
                 )
-        number = int(store.num_nodes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyG's, that it cannot count them
+            counted = store.num_nodes
+        if counted is None:
+            yield (
+                f"'x' of type {kind!r} must be a tensor with a row per node, got "
+                f"{_shape(store.get('x'))}; wrap it in torch.tensor(...)"
+            )
+            continue
+        number = int(counted)
         if number < 0 or number != store.num_nodes:
             yield (
                 f"num_nodes of type {kind!r} must be an integer that is not negative, "

@@ -29,6 +29,7 @@ from hsa_pyg.nn.leaf_projection import LeafProjection
 from hsa_pyg.nn.positional.domain_linear import DomainLinear, embed_nodes
 from hsa_pyg.nn.readout import leaf_means
 from hsa_pyg.ops import family_weights
+from hsa_pyg.ops.backends import check_name
 from hsa_pyg.ops.patterns import Pattern
 
 
@@ -148,6 +149,13 @@ class HSAConv(MessagePassing):
         backend: str = "auto",
         pattern: Pattern | None = None,
     ) -> None:
+        if not isinstance(in_channels, int | Mapping):
+            raise TypeError(
+                "'in_channels' must be a number, or a dictionary of one for each leaf "
+                f"type, got {type(in_channels).__name__}; queries and keys belong to "
+                "the same leaves, so there is no pair of sizes"
+            )
+        check_name(backend)
         if out_channels < 1:
             raise ValueError(f"'out_channels' must be at least 1, got {out_channels}")
         if heads < 1:

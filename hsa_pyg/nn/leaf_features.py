@@ -88,6 +88,11 @@ def check_hierarchy(x: LeafFeatures, hierarchy: SignalHierarchy) -> None:
                 "a family spans node types, so one edge_index (as to_hetero passes it) "
                 f"does not describe it: {remedy}"
             )
+        if isinstance(hierarchy, list | tuple):
+            remedy = (
+                "PyG's Batch only lists the hierarchies of plain Data; make each "
+                "sample a NestedSignal with child_of edges, and pass batch.hierarchy"
+            )
         # Of a signal; looked for on the class, to compile nothing.
         if hasattr(type(hierarchy), "hierarchy"):
             remedy = "pass its .hierarchy"

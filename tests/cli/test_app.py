@@ -113,5 +113,8 @@ def test_main_ends_with_a_sentence_instead_of_a_traceback(monkeypatch, capsys):
 
 def test_a_device_that_is_not_there_is_one_sentence(run):
     absent = "cuda" if sys.platform == "darwin" else "mps"
-    with pytest.raises(SettingsError, match="accelerator"):
+    # Before any data are looked for.
+    with pytest.raises(SettingsError, match=f"no '{absent}' here: --device takes auto"):
         run("train", "fake", "--epochs", "1", "--device", absent, *SMALL)
+    with pytest.raises(SettingsError, match="'cdua' is none of auto, cpu, gpu, cuda"):
+        run("train", "no-such-data", "--device", "cdua")

@@ -356,3 +356,16 @@ def test_a_label_is_not_shared_with_the_part_it_comes_from():
     signal.y = torch.tensor([1])
     concat([signal]).y.add_(5)
     assert signal.y.tolist() == [1]
+
+
+def test_a_part_without_members_is_a_node_of_its_own():
+    with pytest.raises(ValueError, match=r"signal\[kind\]\.num_nodes = 1"):
+        concat([], "sequence", parent="basket")
+    empty = NestedSignal()
+    empty["basket"].num_nodes = 1
+    item = NestedSignal()
+    item["item"].x = torch.randn(1, 3)
+    full = concat([item, item], "sequence", parent="basket")
+    order = concat([full, empty], "sequence", parent="order")
+    assert order["basket"].num_nodes == 2
+    assert order.hierarchy.num_leaves == 2

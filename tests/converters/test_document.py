@@ -268,3 +268,9 @@ def test_signals_pickle():
     signal = pickle.loads(pickle.dumps(from_document(PROSE)))
     signal.validate()
     assert signal["token"].x.tolist() == from_document(PROSE)["token"].x.tolist()
+
+
+@pytest.mark.parametrize("wrong", [None, 3, ["a.txt"]])
+def test_what_is_no_document_is_named(wrong):
+    with pytest.raises(TypeError, match=f"path of a file, got {type(wrong).__name__}"):
+        from_document(wrong)

@@ -125,3 +125,8 @@ def test_links_out_of_the_folder_are_left_out(tmp_path):
     with pytest.warns(UserWarning, match=r"outside the folder: '.*b\.txt'"):
         (signal,) = from_documents(folder, progress=False)
     assert signal["document"].text == ["It rained."]
+
+
+def test_texts_instead_of_paths_are_named():
+    with pytest.raises(FileNotFoundError, match="takes paths; a text itself"):
+        from_documents(["It rained.", "We read."], progress=False)

@@ -210,3 +210,19 @@ def test_trees_of_unlike_types_form_a_data_set():
     batch = next(iter(DataLoader(whole, batch_size=2)))
     assert batch.hierarchy.num_leaves == 6
     assert batch["page"].num_nodes == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ([1.0, 2.0], [1.0], r"'a' are \[1.0, 2.0\], those of 'b' are \[1.0\]\."),
+        (1.0, "large", "'a' are 1.0, those of 'b' are 'large'"),
+        ("small", "large", r"'a' are 'small'\. Bring .* or, of words, their ids"),
+        ([1.0], [[1.0], [1.0, 2.0]], r"'a' are \[1.0\], those of 'b' are \[\[1"),
+    ],
+)
+def test_features_that_make_no_rows_are_told_with_their_nodes(first, second, told):
+    graph = networkx.DiGraph([("root", "a"), ("root", "b")])
+    graph.nodes["a"]["x"], graph.nodes["b"]["x"] = first, second
+    with pytest.raises(ValueError, match=told):
+        from_networkx(graph)

@@ -50,6 +50,11 @@ def _leaf_with_children(signal):
     signal["page"].x = torch.rand(2, 4)
 
 
+def _lists_alone(signal):
+    del signal["word"].pos, signal["word"].key
+    signal["word"].x = [[1.0], [2.0], [3.0]]
+
+
 def _two_roots(signal):
     signal["page"].num_nodes = 3
 
@@ -167,6 +172,7 @@ def _two_devices(signal):
         (_scalar_features, "'x' of type 'word' must have a row per node, got a scalar"),
         (_key_dtype, r"'key' of type 'word' must hold int64.*float32 \[3\]"),
         (_list_features, "'x' of type 'word' must be a tensor with 3 rows, got list"),
+        (_lists_alone, "'x' of type 'word' must be a tensor with a row .*, got list;"),
         (_edge_shape, r"edge_index of .*'word'.* must hold int64.*int64 \[3\]"),
         (_edge_dtype, r"edge_index of .*'word'.* must hold int64.*int32 \[2, 3\]"),
         (_no_edges, "edge type .*'word'.* has no edge_index"),

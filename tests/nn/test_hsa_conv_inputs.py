@@ -233,3 +233,12 @@ def test_edges_without_parents_would_switch_attention_off(relation):
     parents = {("word", relation, "text"): torch.tensor([[0, 1, 2], [0, 0, 0]])}
     with pytest.raises(ValueError, match="attend to itself alone"):
         conv(x_dict, parents)
+
+
+def test_habits_of_other_layers_are_named(deep):
+    with pytest.raises(TypeError, match=r"got tuple; .* there is no pair of sizes"):
+        HSAConv((16, 16), 64)
+    with pytest.raises(ValueError, match="backend 'gpu' is unknown; choose one of"):
+        HSAConv(16, 64, backend="gpu")
+    with pytest.raises(TypeError, match="Batch only lists the hierarchies of plain"):
+        HSAConv(5, 8)(torch.randn(14, 5), [deep, deep])

@@ -143,8 +143,8 @@ def checked_hierarchy(batch: HeteroData) -> SignalHierarchy:
     hierarchy: SignalHierarchy = batch.hierarchy
     if hierarchy.num_roots != batch.num_graphs:
         raise ValueError(
-            f"{batch.num_graphs} signals have {hierarchy.num_roots} roots, but each "
-            "must be one tree; signal.validate() names what is not joined to the rest "
-            "by 'child_of' edges"
+            f"the batch has {hierarchy.num_roots} roots for {batch.num_graphs} "
+            "signals, but each must be one tree; signal.validate() names what is not "
+            "joined to the rest by 'child_of' edges"
         )
     return hierarchy

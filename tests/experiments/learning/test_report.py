@@ -55,8 +55,9 @@ def test_settings_are_told_apart_and_compared_by_seed(tmp_path):
     text = write_report(records, tmp_path, "reviews")
     assert "## reviews\n\n### movie-reviews" in text
     assert "1,600 training, 200 validation and 200 test signals" in text
-    told = "model=hsa,flat,segment --set channels=8 --set heads=2 --set window=4"
-    assert f"`hsa-pyg experiment reviews --set {told}`" in text
+    told = "model=hsa,flat,segment --set features=learned --set channels=8"
+    told += " --set heads=2 --set window=4"
+    assert f"`hsa-pyg experiment reviews --seeds 2 --set {told}`" in text
     # The best first, hsa without a difference.
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     assert lines[0].endswith("| less hsa's |")
