@@ -112,6 +112,8 @@ def experiment(
     if dry_run:
         _print_plan(waiting, max(jobs, 1), console)
         return
+    for folder in (out / configuration.name, work / configuration.name):
+        _make_folder(folder)
     try:
         failed = Schedule(waiting, jobs).execute()
     except KeyboardInterrupt:
@@ -170,6 +172,17 @@ def report(
         except ValueError as error:
             raise SettingsError(str(error)) from error
         console.print(f"{name}: {len(records)} runs -> {target}", soft_wrap=True)
+
+
+def _make_folder(folder: Path) -> None:
+    """Before anything is trained: results that cannot be written are lost."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            f"The folder {folder} cannot be made ({error.strerror}): choose another "
+            "--out and --work."
+        ) from error
 
 
 def _shipped_table() -> Table:

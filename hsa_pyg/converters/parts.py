@@ -54,8 +54,8 @@ class Parts:
         ]
         if not self.present:
             raise ValueError(
-                f"None of the {len(given)} signals is there; leave the item out, or let "
-                "a part without members be a NestedSignal of one node: "
+                f"None of the {len(given)} signals is there; leave the item out, or "
+                "let a part without members be a NestedSignal of one node: "
                 "signal[kind].num_nodes = 1."
             )
         self.roots = {name: _root(part, name) for name, part in self.present}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any
 
 from hsa_pyg.cli import SettingsError
@@ -27,7 +28,7 @@ def check_name(key: str, value: Any, known: Iterable[str]) -> None:
 
 
 def check_least(settings: Any, least: Mapping[str, float]) -> None:
-    """Check that settings are not below their bounds; None is not looked at.
+    """Check that settings are finite and not below their bounds; None is left out.
 
     Args:
         settings: The settings.
@@ -38,5 +39,7 @@ def check_least(settings: Any, least: Mapping[str, float]) -> None:
     """
     for name, bound in least.items():
         value = getattr(settings, name)
+        if value is not None and not isfinite(value):
+            raise SettingsError(f"{name} must be a finite number, got {value}.")
         if value is not None and value < bound:
             raise SettingsError(f"{name} must be at least {bound}, got {value}.")

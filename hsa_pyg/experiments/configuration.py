@@ -11,6 +11,7 @@ from typing import Any
 
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.experiments.experiment import Experiment, find_experiment, nearest
+from hsa_pyg.experiments.records import differences
 
 try:
     from omegaconf import OmegaConf
@@ -74,8 +75,10 @@ def load_configuration(name: str) -> Configuration:
     """
     path = _find(name)
     try:
-        read: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
-    except OmegaConfBaseException as error:
+        read: Any = OmegaConf.to_container(
+            OmegaConf.load(path), resolve=True, throw_on_missing=True
+        )
+    except OmegaConfBaseException as error:  # of "???", which stands for a value
         raise SettingsError(f"{path} cannot be read: {error}") from error
     except Exception as error:  # YAML's own errors, of a class of the parser's
         raise SettingsError(f"{path} is no YAML file: {error}") from error
@@ -87,8 +90,19 @@ def load_configuration(name: str) -> Configuration:
         merged = OmegaConf.merge(OmegaConf.structured(Configuration), read)
     except OmegaConfBaseException as error:
         raise SettingsError(f"{path}, {_reason(error)}.") from error
+    except TypeError as error:  # a list where keys and values should be
+        raise SettingsError(
+            f"{path}: axes and settings are keys and values, variants a list of such."
+        ) from error
     configuration: Any = OmegaConf.to_object(merged)
     configuration.name = path.stem
+    if not configuration.experiment:
+        raise SettingsError(
+            f"{path} does not say what it runs: begin it with a line such as "
+            "'experiment: learning' (docs/experiments.md)."
+        )
+    if configuration.seeds < 1:
+        raise SettingsError(f"{path}: seeds must be at least 1.")
     experiment = find_experiment(configuration.experiment)
     settings = _names(experiment)
     for part in ("axes", "settings"):
@@ -140,17 +154,23 @@ def expand(configuration: Configuration) -> list[Setting]:
         if not values:
             raise SettingsError(f"The axis {key!r} has no values.")
     found: dict[str, Setting] = {}
+    known: list[Any] = []
     combinations = product(*axes.values(), configuration.variants or [{}])
     for *combination, variant in combinations:
         chosen = {**dict(zip(axes, combination, strict=True)), **variant}
         asked = {**configuration.settings, **chosen}
         complete = _complete(experiment, asked)
-        # What the experiment's own defaults make of the same task.
-        plain = _complete(
-            experiment, {k: asked[k] for k in experiment.naming if k in asked}
-        )
-        name = _name(experiment, asked, complete, plain)
-        found.setdefault(name, Setting(name, complete))
+        if complete in known:
+            continue
+        known.append(complete)
+        setting = Setting(_name(experiment, asked, complete), complete)
+        other = found.setdefault(setting.name, setting)
+        if other is not setting:
+            changed = differences(setting.configuration, other.configuration)
+            raise SettingsError(
+                f"Two settings would have files of one name, {setting.name!r}, but "
+                f"differ ({changed}): leave one of them to a configuration of its own."
+            )
     return list(found.values())
 
 
@@ -191,6 +211,8 @@ def _complete(experiment: Experiment, values: Mapping[str, Any]) -> Any:
         settings = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
         raise SettingsError(f"No fitting value: {_reason(error)}.") from error
+    except TypeError as error:  # a list within a list
+        raise SettingsError(f"No fitting value: {error}.") from error
     return experiment.complete(settings)
 
 
@@ -198,15 +220,14 @@ def _reason(error: OmegaConfBaseException) -> str:
     return f"{error.full_key}: {str(error).splitlines()[0]}"
 
 
-def _name(
-    experiment: Experiment, asked: Iterable[str], settings: Any, plain: Any
-) -> str:
-    """Of what was asked for and differs; what follows from that is not told."""
+def _name(experiment: Experiment, asked: Mapping[str, Any], settings: Any) -> str:
+    """Of what was asked for and makes a difference, not of what follows from it."""
     parts = [str(getattr(settings, key)) for key in experiment.naming]
-    asked = set(asked) - set(experiment.naming)
     for one in fields(settings):
-        value, usual = getattr(settings, one.name), getattr(plain, one.name)
-        if one.name not in asked or value == usual:
+        if one.name not in asked or one.name in experiment.naming:
+            continue
+        value = getattr(settings, one.name)
+        if value == _without(experiment, asked, one.name):
             continue
         if value is True:
             parts.append(one.name)
@@ -215,6 +236,15 @@ def _name(
         else:
             parts.append(f"{one.name}{'none' if value is None else value}")
     return re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(parts))
+
+
+def _without(experiment: Experiment, asked: Mapping[str, Any], key: str) -> Any:
+    """A setting's value if it is not asked for; NotImplemented if that does not fit."""
+    rest = {one: value for one, value in asked.items() if one != key}
+    try:
+        return getattr(_complete(experiment, rest), key)
+    except SettingsError:
+        return NotImplemented
 
 
 def _names(experiment: Experiment) -> list[str]:

@@ -21,6 +21,9 @@ _CLASSES = {
     "vertices": ("learning.vertices", "Vertices"),
 }
 
+#: Exit status of a run that SIGTERM has ended.
+TERMINATED = 143
+
 
 @dataclass(frozen=True)
 class Progress:

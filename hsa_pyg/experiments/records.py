@@ -13,6 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from hsa_pyg.cli import SettingsError
+
 #: Their versions stand in every results file.
 PACKAGES = ("hsa-pyg", "torch", "torch-geometric", "numpy", "lightning")
 _ROOT = Path(__file__).parents[2]
@@ -68,7 +70,7 @@ class Record:
         """Read a results file.
 
         Raises:
-            ValueError: if it is none.
+            SettingsError: if it is none.
         """
         try:
             told = json.loads(path.read_text(encoding="utf-8"))
@@ -83,9 +85,9 @@ class Record:
             ]
             return cls(**told)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(
+            raise SettingsError(
                 f"{path} is no results file of hsa-pyg experiment ({error}): delete it "
-                "and run the experiment again"
+                "and run the experiment again."
             ) from error
 
 
@@ -110,9 +112,18 @@ def read_records(folder: Path) -> list[Record]:
 
     Raises:
         FileNotFoundError: if there are none.
-        ValueError: if a file is none.
+        SettingsError: if a file is none, or has not the name of what it holds, as a
+            copy has.
     """
-    records = [Record.read(path) for path in sorted(folder.glob("*.json"))]
+    records = []
+    for path in sorted(folder.glob("*.json")):
+        record = Record.read(path)
+        if path.name != f"{record.setting}-{record.seed}.json":
+            raise SettingsError(
+                f"{path} holds seed {record.seed} of {record.setting!r}, which is not "
+                "its name: delete it if it is a copy."
+            )
+        records.append(record)
     if not records:
         raise FileNotFoundError(
             f"There are no results in {folder}: run hsa-pyg experiment first."

@@ -111,11 +111,19 @@ class Run:
         if self.record.exists():
             found = Record.read(self.record)
             self._check(found.configuration, self.record, "a finished run")
+            told = {"experiment": found.experiment, "seed": found.seed}
+            changed = differences(
+                {"experiment": self.experiment, "seed": self.seed}, told
+            )
+            if changed:
+                raise SettingsError(
+                    f"{self.record} holds another run ({changed}): delete it, or give "
+                    "it its own name."
+                )
             return True
         begun = self.folder / _CONFIGURATION
         if begun.exists():
-            configuration = json.loads(begun.read_text(encoding="utf-8"))
-            self._check(configuration, self.folder, "an interrupted run")
+            self._check(_read(begun), self.folder, "an interrupted run")
         return False
 
     def standing(self) -> Standing | None:
@@ -125,10 +133,9 @@ class Run:
         checkpoint, told = self.folder / _CHECKPOINT, self.folder / _PROGRESS
         if not checkpoint.exists():
             return Standing(0, None)
-        try:
-            progress = json.loads(told.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not told.exists():
             return Standing(None, None)
+        progress = _read(told)
         # A process may have been killed between the two files of an epoch.
         if progress["checkpoint"] != checkpoint.stat().st_mtime_ns:
             return Standing(None, progress["epochs"])
@@ -198,8 +205,9 @@ def execute(run: Run, tell: Callable[[Progress], None]) -> Record:
 
 
 def _execute(run: Run, tell: Callable[[Progress], None]) -> Record:
-    from hsa_pyg.integrations.memory import peak_memory
+    from hsa_pyg.integrations.memory import forget_peak, peak_memory
 
+    forget_peak()
     experiment = find_experiment(run.experiment)
     environment = _environment(run, experiment)
 
@@ -245,11 +253,22 @@ def _note(run: Run, progress: Progress) -> None:
         write_whole(run.folder / _PROGRESS, json.dumps(told))
 
 
+def _read(path: Path) -> Any:
+    """The JSON of a file in the folder of a run that is not finished."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SettingsError(
+            f"{path} is damaged ({error}): delete the folder {path.parent} to begin "
+            "the run again."
+        ) from error
+
+
 def _environment(run: Run, experiment: Experiment) -> dict[str, Any]:
     """Of all processes that have worked on the run, if they differ."""
     now = describe_environment(threads=1)
     path = run.folder / "environment.json"
-    begun = [] if not path.exists() else json.loads(path.read_text(encoding="utf-8"))
+    begun = _read(path) if path.exists() else []
     write_whole(path, json.dumps([*begun, now]))
     configuration = json.dumps(run.setting.configuration)
     write_whole(run.folder / _CONFIGURATION, configuration)

@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-from hsa_pyg.experiments.experiment import Progress
+from hsa_pyg.experiments.experiment import TERMINATED, Progress
 from hsa_pyg.experiments.running import AT_WORK, Run, RunAtWorkError, execute
 
 Tell = Callable[[Progress], None]
@@ -142,6 +142,8 @@ class Schedule:
             raise RunAtWorkError(run.name)
         if code and not stopped:
             raise ChildProcessError(self._failure(log, code))
+        if code == 0 and not run.record.exists():
+            raise ChildProcessError(f"left no results (log: {log}).")
         return code == 0
 
     def _failure(self, log: Path, code: int) -> str:
@@ -151,7 +153,7 @@ class Schedule:
             if self.jobs > 1:
                 remedy = "Repeat the command with --jobs 1"
             return f"was killed (out of memory?). {remedy} to go on."
-        if code in (_INTERRUPTED, -signal.SIGINT):
+        if code in (_INTERRUPTED, TERMINATED, -signal.SIGINT):
             return "was interrupted. Repeat the command to go on."
         if code < 0:
             cause = f"signal {-code}, {signal.strsignal(-code)}"

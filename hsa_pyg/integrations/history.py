@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hsa_pyg.integrations.lightning import pl
+from hsa_pyg.integrations.memory import return_free_memory
 
 
 class History(pl.Callback):
@@ -56,6 +57,8 @@ class History(pl.Callback):
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_text(json.dumps(self.rows, indent=2) + "\n")
+        # Once an epoch is often enough, and costs nothing that could be measured.
+        return_free_memory()
 
     def state_dict(self) -> dict[str, Any]:
         """The rows, for the checkpoint."""

@@ -1,5 +1,6 @@
 """How much memory this process holds, and has held at most."""
 
+import ctypes
 import re
 import sys
 from pathlib import Path
@@ -10,6 +11,35 @@ import psutil
 def resident_memory() -> int:
     """Bytes of this process that are resident now."""
     return int(psutil.Process().memory_info().rss)
+
+
+def return_free_memory() -> bool:
+    """Give back to the system what the C library keeps of tensors that are gone.
+
+    Batches of unlike sizes leave gaps between each other in its heap, which grows from
+    epoch to epoch, many times beyond what is in use.
+
+    Returns:
+        Whether something was given back; only glibc can be asked to.
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, TypeError, OSError):  # another C library, or Windows
+        return False
+    return bool(trim(0))
+
+
+def forget_peak() -> bool:
+    """Let :func:`peak_memory` count from now on, where the system can do so.
+
+    Returns:
+        Whether it can: Linux, if the process may write its own ``clear_refs``.
+    """
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
 
 
 def peak_memory() -> int:

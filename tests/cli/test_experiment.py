@@ -200,6 +200,9 @@ def test_what_is_not_there_is_said(run):
         run("experiment", "semantic-focu")
     with pytest.raises(SettingsError, match="no setting 'epoch'"):
         run("experiment", "semantic-focus", "--set", "epoch=3")
+    Path("taken").write_text("")
+    with pytest.raises(SettingsError, match=r"cannot be made .* another --out"):
+        run("experiment", "semantic-focus", "--seeds", "1", "--out", "taken")
     with pytest.raises(FileNotFoundError, match="no results of experiments in docs"):
         run("report")
     with pytest.raises(FileNotFoundError, match="run hsa-pyg experiment first"):

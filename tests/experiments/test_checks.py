@@ -21,3 +21,6 @@ def test_numbers_have_bounds_where_they_are_given():
     assert check_least(settings, {"heads": 1, "k": 2}) is None
     with pytest.raises(SettingsError, match=r"^heads must be at least 2, got 1\.$"):
         check_least(settings, {"k": 2, "heads": 2})
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(SettingsError, match=f"lr must be a finite .* got {value}"):
+            check_least(SimpleNamespace(lr=value), {"lr": 0})

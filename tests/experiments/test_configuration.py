@@ -87,11 +87,40 @@ def test_an_assignment_that_does_not_fit_is_refused(write, assignment, message):
         ("axes: {heads: []}", "axis 'heads' has no values"),
         ("axes: [", "no YAML file"),
         ("seeds: some", "seeds: Value 'some'"),
+        ("seeds: 0", "seeds must be at least 1"),
+        ("settings: [a]", "axes and settings are keys and values"),
+        ("settings:\n  lr: ???", "cannot be read"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(write, text, message):
     with pytest.raises(SettingsError, match=message):
         expand(load_configuration(write(text)))
+
+
+def test_an_empty_file_is_told_how_to_begin(tmp_path):
+    (tmp_path / "empty.yaml").write_text("")
+    with pytest.raises(SettingsError, match="begin it with a line such as 'experiment"):
+        load_configuration(str(tmp_path / "empty.yaml"))
+
+
+def test_what_differs_has_names_of_its_own_and_equal_ones_are_run_once(tmp_path):
+    """A regime has usual values of its own, which names are told against."""
+    path = tmp_path / "regimes.yaml"
+    path.write_text(
+        "experiment: learning\nsettings: {task: imdb, regime: paper}\nvariants:\n"
+        "  - {}\n  - {self_attention: true}\n  - {layers: 2}\n  - {channels: 384}\n"
+    )
+    assert names(load_configuration(str(path))) == [
+        "imdb-hsa-regimepaper",
+        "imdb-hsa-regimepaper-self-attention",
+        "imdb-hsa-regimepaper-layers2",
+    ]
+    path.write_text(
+        "experiment: learning\nsettings: {features: glove}\n"
+        "axes: {vectors: [/a/b.txt, /a-b.txt]}\n"
+    )
+    with pytest.raises(SettingsError, match=r"one name, .* differ \(vectors /a"):
+        expand(load_configuration(str(path)))
 
 
 def test_names_that_are_not_there(tmp_path, write):

@@ -1,5 +1,6 @@
 import pytest
 
+from hsa_pyg.cli import SettingsError
 from hsa_pyg.experiments.records import (
     Record,
     describe_environment,
@@ -38,7 +39,14 @@ def test_what_is_no_record_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="run hsa-pyg experiment first"):
         read_records(tmp_path)
     (tmp_path / "a.json").write_text('{"seed": 1}')
-    with pytest.raises(ValueError, match=r"a\.json is no results file"):
+    with pytest.raises(SettingsError, match=r"a\.json is no results file"):
+        read_records(tmp_path)
+
+
+def test_a_copy_of_a_record_is_not_a_second_run(tmp_path):
+    record("full", 2).write(tmp_path / "full-2.json")
+    record("full", 2).write(tmp_path / "full-3.json")
+    with pytest.raises(SettingsError, match=r"full-3\.json holds seed 2 of 'full'"):
         read_records(tmp_path)
 
 

@@ -54,6 +54,28 @@ def test_a_run_writes_its_record_and_clears_its_folder(tmp_path):
     assert len(told) == 2
 
 
+def test_the_results_of_another_run_are_not_its_own(tmp_path):
+    run = make(tmp_path)
+    record = execute(run, lambda progress: None)
+    dataclasses.replace(record, seed=4).write(run.record)
+    with pytest.raises(SettingsError, match=r"holds another run \(seed 4 -> 3\)"):
+        run.is_finished()
+
+
+@pytest.mark.parametrize("name", ["configuration.json", "progress.json"])
+def test_a_damaged_file_of_a_run_is_named(tmp_path, name):
+    run = make(tmp_path)
+
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        execute(run, interrupt)
+    (run.folder / name).write_text('{"epoch": ')
+    with pytest.raises(SettingsError, match=rf"{name} is damaged .* delete the folder"):
+        (run.is_finished(), run.standing())
+
+
 def test_an_interrupted_run_with_other_settings_is_refused(tmp_path):
     run = make(tmp_path)
 

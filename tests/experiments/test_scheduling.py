@@ -59,6 +59,8 @@ def kill(number):
             r"was ended by signal 11, Segm.* \(log: .*log\.txt\)",
         ),
         ("raise SystemExit(130)", 2, "was interrupted. Repeat the command to go on"),
+        ("raise SystemExit(143)", 2, "was interrupted. Repeat the command to go on"),
+        ("raise SystemExit(0)", 2, r"left no results \(log: .*log\.txt\)\."),
         ("raise KeyError('clip')", 2, "failed, exit status 1: KeyError: 'clip'"),
         ("raise SystemExit(75)", 2, r"is at work in another process \(tiny-[01]\)\."),
         ("raise SystemExit(3)", 2, "failed, exit status 3: it said nothing"),

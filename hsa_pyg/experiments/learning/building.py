@@ -78,10 +78,6 @@ def attention_flops(
     channels, heads = settings.channels or 1, settings.heads or 1
     layers = settings.layers or 1
     position = 0 if settings.position_channels is None else channels
-    scores = channels + position
-    # Once each: the scores, what they weigh. Backward: scores again, gradients of
-    # weights and values, of queries (with positions) and keys (with positions).
-    pair = 2 * (3 * scores + 2 * channels) if backward else 2 * (scores + channels)
     kind = settings.model.rpartition("-")[2]
     if kind == "hsa":
         found = counted_flops(
@@ -90,12 +86,16 @@ def attention_flops(
         return layers * found.hsa
     leaves = hierarchy.leaf_counts[hierarchy.roots]
     if kind in ("flat", "multihead"):
-        return layers * pair * _pairs(leaves)
+        return layers * softmax_flops(leaves, channels, position, backward=backward)
     if isinstance(model, SegmentTransformer):
         segments = model.segments(hierarchy)
-        within = _pairs(torch.bincount(segments.within.leaf_tree))
-        across = _pairs(torch.bincount(segments.across.leaf_tree))
-        return pair * sum(across if other else within for other in model.across)
+        within, across = (
+            softmax_flops(
+                torch.bincount(one.leaf_tree), channels, position, backward=backward
+            )
+            for one in (segments.within, segments.across)
+        )
+        return sum(across if other else within for other in model.across)
     # Positions are added to what these models take in.
     plain = 2 * (5 * channels if backward else 2 * channels)
     nodes = _tree_sizes(hierarchy)
@@ -112,6 +112,24 @@ def attention_flops(
         once = 2 * 4 * channels * features * int(rows.sum())
         return layers * (2 * once if backward else once)
     return 0
+
+
+def softmax_flops(
+    sizes: Tensor, channels: int, position_channels: int = 0, *, backward: bool = False
+) -> int:
+    """FLOPs of the matrix products of softmax attention's heads together.
+
+    Args:
+        sizes: Members of each set that attends within itself.
+        channels: Of queries, keys and values.
+        position_channels: Of the positions beside them.
+        backward: Count the backward pass, which computes scores again.
+    """
+    scores = channels + position_channels
+    # Once each: the scores, what they weigh. Backward: scores again, gradients of
+    # weights and values, of queries (with positions) and keys (with positions).
+    pair = 2 * (3 * scores + 2 * channels) if backward else 2 * (scores + channels)
+    return pair * _pairs(sizes)
 
 
 def _pairs(sizes: Tensor) -> int:

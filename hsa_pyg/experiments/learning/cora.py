@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hsa_pyg.data import NestedSignal
 from hsa_pyg.experiments.learning.vertex_settings import VertexSettings
 from hsa_pyg.experiments.learning.vertex_training import VertexTask
 from hsa_pyg.experiments.models import GlobalAttentionGNN
+from hsa_pyg.hierarchy import CHILD_OF
 from hsa_pyg.nn import LeafEncoder
 
 #: Planetoid's raw files, which the data folder has in ``planetoid``.
@@ -132,23 +134,28 @@ def load_cora(settings: VertexSettings, data: Path, cache: Path) -> Cora:
             "there (https://github.com/kimiyoung/planetoid)."
         )
     graph = NormalizeFeatures()(read_planetoid_data(str(folder), "cora"))
-    method: Any = settings.tree or "leiden"
-    if method == "random":
-        method = random_groups
+    shuffled = settings.tree == "random"
+    method: Any = "leiden" if shuffled else settings.tree or "leiden"
     signal = from_graph(graph, method, max_family=settings.max_family or 64)
-    return Cora(settings, signal)
+    return Cora(settings, at_random_places(signal) if shuffled else signal)
 
 
-def random_groups(edge_index: Tensor, num_nodes: int, seed: int) -> Tensor:
-    """Groups of vertices that have nothing to do with the edges.
+def at_random_places(signal: NestedSignal, seed: int = 0) -> NestedSignal:
+    """The tree as it is, with its vertices at other places.
 
-    As many as the square root of the vertices, of one size.
+    Families, their sizes and depths stay the same; what is in them has nothing to do
+    with the edges any more.
 
     Args:
-        edge_index: Not read.
-        num_nodes: Number of vertices.
+        signal: A graph and its tree.
         seed: Of the draw.
     """
+    out = copy.copy(signal)
+    vertices = signal["vertex"].num_nodes
     generator = torch.Generator().manual_seed(seed)
-    size = max(round(num_nodes**0.5), 2)
-    return torch.randperm(num_nodes, generator=generator) // size
+    place = torch.randperm(vertices, generator=generator)
+    for kind in signal.edge_types:
+        if kind[:2] == ("vertex", CHILD_OF):
+            child, parent = signal[kind].edge_index
+            out[kind].edge_index = torch.stack([place[child], parent])
+    return out

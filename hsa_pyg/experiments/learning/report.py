@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from hsa_pyg.experiments.learning.clocks import epoch_seconds
 from hsa_pyg.experiments.learning.plots import plot_learning
@@ -20,6 +21,7 @@ from hsa_pyg.experiments.page import (
 from hsa_pyg.experiments.records import Record
 from hsa_pyg.experiments.reproduction import reproduction
 
+_HSA = "hsa"
 #: Settings that a title tells, if all runs of a task agree in them.
 _TOLD = (
     "regime",
@@ -87,13 +89,13 @@ def _task(task: str, records: Sequence[Record], name: str, images: Path) -> list
 
 
 def _joined_fold(record: Record) -> Record:
-    """Folds are runs of one setting, as seeds are."""
+    """Folds are runs of one setting, as seeds are; the fixed split is another."""
     fold = record.configuration["fold"]
     if fold is None:
         return record
     return replace(
         record,
-        setting=record.setting.replace(f"-fold{fold}", ""),
+        setting=record.setting.replace(f"-fold{fold}", "-folds"),
         seed=10 * record.seed + fold,
     )
 
@@ -113,25 +115,41 @@ def _titles(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
         for name, value in told.items():
             if value != usual:
                 titles[name].append(f"{key} {value}")
+    if len({_folded(found) for found in configurations.values()}) > 1:
+        for name, found in configurations.items():
+            titles[name] += ["folds"] if _folded(found) else []
     return {name: ", ".join(parts) for name, parts in titles.items()}
 
 
 def _setup(records: Sequence[Record]) -> str:
     """Sizes, and the settings in which all models agree."""
-    facts = max((record.facts for record in records), key=len)
-    sizes = ", ".join(
-        f"{facts[part]:,} {title}"
+    sizes = {
+        part: " or ".join(f"{n:,}" for n in dict.fromkeys(_numbers(records, part)))
+        for part in ("train", "val", "test")
+    }
+    told_sizes = ", ".join(
+        f"{sizes[part]} {title}"
         for part, title in (("train", "training"), ("val", "validation"))
-        if part in facts
+        if sizes[part]
     )
-    sizes += f" and {facts['test']:,} test signals" if "test" in facts else ""
+    told_sizes += f" and {sizes['test']} test signals" if sizes["test"] else ""
     told = []
     for key in _TOLD:
         values = [record.configuration[key] for record in records]
         known = {value for value in values if value is not None}
         if len(known) == 1:
             told.append(f"{key} {known.pop()}")
-    return f"{sizes}; {', '.join(told)}."
+    return f"{told_sizes}; {', '.join(told)}."
+
+
+def _numbers(records: Sequence[Record], part: str) -> list[int]:
+    """How many signals a part has, over all runs."""
+    return sorted(r.facts[part] for r in records if part in r.facts)
+
+
+def _folded(configuration: Mapping[str, Any]) -> bool:
+    """Whether a run is of one of the folds, not of the fixed split."""
+    return configuration["fold"] is not None
 
 
 def _scores_table(
@@ -143,32 +161,40 @@ def _scores_table(
         if any(key in record.final for group in groups.values() for record in group)
     ]
     judged = f"test_{_score(next(iter(groups.values())))}"
-    base = _base(groups)
-    folded = any(g[0].configuration["fold"] is not None for g in groups.values())
+    bases = _bases(groups)
+    folded = all(_folded(group[0].configuration) for group in groups.values())
     runs = "folds" if folded else "seeds"
     header = ["model", runs, *(_SCORES[key] for key in scores)]
     header += ["best epoch"]
-    if base is not None:
-        header.append(f"less {titles[base]}'s")
+    if bases:
+        first = next(iter(bases.values()))
+        whose = titles[first] if len(set(bases.values())) == 1 else _HSA
+        header.append(f"less {whose}'s")
     rows = []
     for name, group in _by_score(groups, judged):
         row = [titles[name], str(len(group))]
         for key in scores:
             found = [record.final[key] for record in group if key in record.final]
             row.append(mean_and_deviation(found) if found else "")
-        row.append(f"{fmean(record.final['best_epoch'] for record in group):.1f}")
-        if base is not None:
-            difference = None
-            if name != base:
+        # As a person counts epochs, from 1.
+        row.append(f"{fmean(1 + record.final['best_epoch'] for record in group):.1f}")
+        if bases:
+            base, difference = bases.get(name), None
+            if base not in (None, name):
                 difference = compare(
                     _finals(group, judged), _finals(groups[base], judged)
                 )
             row.append("" if difference is None else str(difference))
         rows.append(row)
+    paired = ""
+    if bases:
+        paired = (
+            f"; differences of {_SCORES[judged]} are paired by {runs[:-1]}, "
+            f"± standard error (n {runs})"
+        )
     return (
         "On the test set, with the weights of the epoch that was best on the "
-        f"validation set: mean ± standard deviation over the {runs}; differences of "
-        f"{_SCORES[judged]} are paired by {runs[:-1]}, ± standard error (n {runs}).\n\n"
+        f"validation set: mean ± standard deviation over the {runs}{paired}.\n\n"
         + table(header, rows)
     )
 
@@ -217,10 +243,23 @@ def _mega(flops: float) -> str:
     return f"{flops / 1e6:,.3g}" if flops < 1e9 else f"{flops / 1e6:,.0f}"
 
 
-def _base(groups: Mapping[str, Sequence[Record]]) -> str | None:
-    """The setting of hsa, the one with the shortest name of several."""
-    names = [n for n, g in groups.items() if g[0].configuration["model"] == "hsa"]
-    return min(names, key=len, default=None) if len(groups) > 1 else None
+def _bases(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
+    """The setting that each is compared with: hsa's with as much to train on.
+
+    Of several the one with the shortest name. Among molecules' models it is that of
+    messages with hsa beside them.
+    """
+    if len(groups) < 2:
+        return {}
+    like = {
+        name: (_folded(group[0].configuration), group[0].facts.get("train"))
+        for name, group in groups.items()
+    }
+    found: dict[Any, str] = {}
+    for name in sorted(groups, key=lambda name: (len(name), name)):
+        if groups[name][0].configuration["model"].rpartition("-")[2] == _HSA:
+            found.setdefault(like[name], name)
+    return {name: found[kind] for name, kind in like.items() if kind in found}
 
 
 def _by_score(

@@ -25,6 +25,7 @@ REGIMES = ("tuned", "paper")
 FEATURES = ("learned", "glove", "minilm-tokens", "minilm-words", "minilm-sentences")
 #: Features of words and tokens that may be trained on.
 _TABLES = ("glove", "minilm-tokens")
+READOUTS = ("mean", "sum", "max", "min", "attention")
 TREES = ("own", "random", "windows", "flat")
 BLOCKS = ("pre_norm", "paper")
 SCHEDULES = ("cosine", "linear")
@@ -300,6 +301,7 @@ def _check_names(settings: LearningSettings) -> None:
         ("regime", REGIMES),
         ("features", FEATURES),
         ("tree", TREES),
+        ("readout", READOUTS),
         ("block", BLOCKS),
         ("schedule", SCHEDULES),
         ("precision", PRECISIONS),
@@ -347,8 +349,13 @@ def _check_numbers(settings: LearningSettings) -> None:
         raise SettingsError("group must be 0, or at least 2 nodes, got 1.")
     if any(width < 2 for width in settings.windows):
         raise SettingsError(f"windows must be at least 2 wide, got {settings.windows}.")
-    if settings.length and len(settings.length) != 2:
-        raise SettingsError(f"length takes two numbers, got {settings.length}.")
+    wide = 4 if settings.task in ITEMS else 2  # two coordinates, or one
+    if settings.position and (settings.position_channels or 0) % wide:
+        raise SettingsError(f"position_channels must be a multiple of {wide}.")
+    if settings.task == "list-ops" or settings.length:
+        low, high = [*settings.length, 0, 0][:2]
+        if len(settings.length) != 2 or not 1 < low <= high:
+            raise SettingsError(f"length takes two numbers, got {settings.length}.")
 
 
 def _check_together(settings: LearningSettings) -> None:

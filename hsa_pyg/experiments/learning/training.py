@@ -18,7 +18,8 @@ from torch_geometric.data import HeteroData
 from torchmetrics import MeanAbsoluteError, MeanSquaredError, MetricCollection
 from torchmetrics.classification import MulticlassAUROC
 
-from hsa_pyg.experiments.experiment import Progress
+from hsa_pyg.experiments.checkpoints import load_checkpoint
+from hsa_pyg.experiments.experiment import TERMINATED, Progress
 from hsa_pyg.experiments.learning.building import build_model
 from hsa_pyg.experiments.learning.settings import LearningSettings
 from hsa_pyg.experiments.learning.task import Task
@@ -296,11 +297,12 @@ class TaskTraining:
         except SystemExit as error:
             if isinstance(error.__context__, KeyboardInterrupt):
                 raise KeyboardInterrupt from error
-            raise
+            # Lightning's way out after SIGTERM says that all is well.
+            raise SystemExit(error.code or TERMINATED) from error
 
     def test(self) -> tuple[dict[str, float], float]:
         """The scores of the best epoch's weights on the test signals, and seconds."""
-        weights = torch.load(self._kept.best_weights, weights_only=True)
+        weights = load_checkpoint(self._kept.best_weights)
         self.module.load_state_dict(weights)
         begin = time.perf_counter()
         (scores,) = self._trainer.test(self.module, self.data, verbose=False)
@@ -345,7 +347,7 @@ class TaskTraining:
 
 def _rows(checkpoint: Path) -> list[dict[str, float]]:
     """The history in a checkpoint."""
-    state = torch.load(checkpoint, weights_only=False, map_location="cpu")
+    state = load_checkpoint(checkpoint, weights_only=False)
     return list(state["callbacks"][History().state_key]["rows"])
 
 

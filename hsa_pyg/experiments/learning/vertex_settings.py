@@ -66,7 +66,8 @@ class VertexSettings:
             or ``"none"``. Websites: what makes a vector of a page, ``"hsa"``,
             ``"flat"``, ``"deepset"`` or ``"words"``, the tf-idf weights of its words.
         local: Cora: message passing beside the attention, ``"gcn"`` or ``"none"``.
-        tree: Cora: how communities are found, or ``"random"`` ones of like sizes.
+        tree: Cora: how communities are found, or ``"random"``: the tree of
+            ``"leiden"`` with papers at random places.
         max_family: Cora: members of a community, at most.
         links: Websites: ``"sage"``, ``"gat"`` or ``"none"`` along the links.
         link_layers: Layers along the links.

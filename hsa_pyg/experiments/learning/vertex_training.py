@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hsa_pyg.experiments.checkpoints import load_checkpoint
+from hsa_pyg.integrations.memory import return_free_memory
 from hsa_pyg.integrations.warming import warm_up
 
 
@@ -161,6 +163,7 @@ class VertexTraining:
         }
         row["seconds"] = time.perf_counter() - begin
         row["processor_seconds"] = time.process_time() - processor
+        return_free_memory()
         logits = self.task.all_logits()
         for part in ("train", "val"):
             mask = self.task.parts[part]
@@ -211,7 +214,7 @@ class VertexTraining:
 
     def load(self, path: Path) -> None:
         """Go on from a checkpoint; the global generator's state is set to its own."""
-        found = torch.load(path, weights_only=True)
+        found = load_checkpoint(path)
         self.task.model.load_state_dict(found.pop("weights"))
         self.optimizer.load_state_dict(found.pop("optimizer"))
         self.task.load_state(found.pop("state"))

@@ -20,6 +20,7 @@ from hsa_pyg.datasets import SqliteSite, WebsitePages
 from hsa_pyg.datasets.class_words import class_words, singular
 from hsa_pyg.datasets.splits import hash_split
 from hsa_pyg.datasets.sqlite_site import page_class
+from hsa_pyg.experiments.learning.building import softmax_flops
 from hsa_pyg.experiments.learning.vertex_settings import VertexSettings
 from hsa_pyg.experiments.learning.vertex_training import VertexTask
 from hsa_pyg.experiments.models import LinkedPages
@@ -157,22 +158,24 @@ class PagesOfSite(VertexTask):
 
     def attention_flops(self) -> int:
         """Of an epoch: there and back in training, and an evaluation."""
-        names = {"hsa": "hsa", "flat": "softmax"}
-        if self.settings.model not in names:
+        if self.settings.model not in ("hsa", "flat"):
             return 0
         channels, heads = self.settings.channels or 1, self.settings.heads or 1
         total = 0
         for start in range(0, len(self.pages), 64):
             hierarchy = Batch.from_data_list(self.pages[start : start + 64]).hierarchy
             for backward in (False, False, True):
-                found = counted_flops(
+                if self.settings.model == "flat":
+                    sizes = hierarchy.leaf_counts[hierarchy.roots]
+                    total += softmax_flops(sizes, channels, channels, backward=backward)
+                    continue
+                total += counted_flops(
                     hierarchy,
                     channels,
                     heads,
                     position_channels=channels,
                     backward=backward,
-                )
-                total += getattr(found, names[self.settings.model])
+                ).hsa
         return total * (self.settings.layers or 1)
 
     def state(self) -> dict[str, Any]:

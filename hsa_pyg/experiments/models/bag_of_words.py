@@ -61,8 +61,8 @@ def bag_of_words(
 
     Raises:
         ImportError: if scikit-learn is not installed.
-        ValueError: if there is not a label per text, or a class has fewer texts than
-            there are folds.
+        ValueError: if there is not a label per text, or no class has as many texts as
+            there are folds; of two classes both must.
     """
     try:
         from sklearn.model_selection import StratifiedKFold
@@ -78,7 +78,9 @@ def bag_of_words(
     if not grid:
         raise ValueError("'grid' is empty; give at least one C")
     classes, counts = labels.unique(return_counts=True)
-    if classes.numel() < 2 or int(counts.min()) < folds:
+    # Of many classes rare ones may lack in a fold, which then cannot tell them.
+    enough = counts.min() if classes.numel() == 2 else counts.max()
+    if classes.numel() < 2 or int(enough) < folds:
         raise ValueError(
             f"the classes {classes.tolist()} have {counts.tolist()} texts, but there "
             f"must be two classes with at least {folds} (the folds) each"

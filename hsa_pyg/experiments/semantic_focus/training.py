@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hsa_pyg.analysis.score_statistics import QUANTITIES, score_statistics
+from hsa_pyg.experiments.checkpoints import load_checkpoint
 from hsa_pyg.experiments.semantic_focus.attention import (
     HEAD,
     BlockAttention,
@@ -256,7 +257,7 @@ class FocusTraining:
         Raises:
             ValueError: if it is of other settings or another seed.
         """
-        state: dict[str, Any] = torch.load(path, weights_only=True)
+        state: dict[str, Any] = load_checkpoint(path)
         if (state["settings"], state["seed"]) != (asdict(self.settings), self.seed):
             raise ValueError(f"{path} is of other settings or another seed: delete it.")
         self.model.load_state_dict(state["model"])

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from hsa_pyg.cli import SettingsError
-from hsa_pyg.experiments.learning.cora import load_cora, random_groups
+from hsa_pyg.experiments.learning.cora import load_cora
 from hsa_pyg.experiments.learning.vertex_settings import (
     VertexSettings,
     complete_settings,
@@ -52,12 +52,22 @@ def test_flops_grow_as_the_attention_does(tmp_path):
     assert 0 < flops["performer"] < flops["multihead"]
 
 
-def test_random_groups_are_even_and_drawn_once():
-    edges = torch.zeros(2, 0, dtype=torch.long)
-    found = random_groups(edges, 100, 3)
-    assert torch.bincount(found).tolist() == [10] * 10
-    assert torch.equal(found, random_groups(edges, 100, 3))
-    assert not torch.equal(found, found.sort().values)
+def test_papers_at_random_places_leave_the_tree_as_it_is(tmp_path):
+    small_sources.write_cora(tmp_path / "data")
+    own, other = load(tmp_path), load(tmp_path, tree="random")
+    again = load(tmp_path, tree="random").signal.hierarchy
+    one, two = own.signal.hierarchy, other.signal.hierarchy
+    assert torch.equal(one.leaf_counts, two.leaf_counts)
+    assert other.attention_flops() == own.attention_flops()
+    assert torch.equal(two.parent, again.parent)
+    links = own.signal["vertex", "to", "vertex"].edge_index
+    assert torch.equal(other.signal["vertex", "to", "vertex"].edge_index, links)
+    first = one.node_slices["vertex"][0]
+    near, far = (
+        (h.parent[first + links[0]] == h.parent[first + links[1]]).float().mean()
+        for h in (one, two)
+    )
+    assert near > 0.5 > 0.2 > far
 
 
 def test_files_that_are_not_there_are_named(tmp_path):

@@ -54,7 +54,9 @@ def check(result, epochs=2):
 
 def test_movie_reviews_from_the_files_to_the_page(run, tmp_path):
     tiny_data.write_movie_reviews(tmp_path / "cache")
-    found = run("reviews", "--set", "model=hsa,flat,bag-of-words")
+    found = run(
+        "reviews", "--set", "model=hsa,flat,bag-of-words", "--set", "features=learned"
+    )
     assert len(found) == 4
     for result in found:
         is_bag = result["configuration"]["model"] == "bag-of-words"
@@ -81,7 +83,8 @@ def test_movie_reviews_from_the_files_to_the_page(run, tmp_path):
 
 def test_folds_train_on_eight_tenths(run, tmp_path):
     tiny_data.write_movie_reviews(tmp_path / "cache")
-    (result,) = run("reviews", "--set", "model=hsa", epochs=1, fold=9)
+    asked = ("reviews", "--set", "model=hsa", "--set", "features=learned")
+    (result,) = run(*asked, epochs=1, fold=9)
     facts = result["facts"]
     assert (facts["train"], facts["val"], facts["test"]) == (32, 4, 4)
     assert (tmp_path / "cache/vocabularies/movie-reviews-fold9.json").exists()
@@ -196,7 +199,7 @@ def test_an_estimate_reads_the_same_data_once(tmp_path, monkeypatch):
 def test_a_dry_run_estimates_every_run_and_does_none(run, tmp_path):
     tiny_data.write_movie_reviews(tmp_path / "cache")
     asked = ["experiment", "reviews", "--seeds", "2", "--dry-run"]
-    asked += ["--set", "model=hsa,bag-of-words"]
+    asked += ["--set", "model=hsa,bag-of-words", "--set", "features=learned"]
     done = CliRunner().invoke(app, asked, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "4 runs, 0 of them finished before." in done.output

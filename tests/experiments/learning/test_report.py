@@ -1,4 +1,4 @@
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from hsa_pyg.experiments.learning.report import write_report
 from hsa_pyg.experiments.learning.settings import LearningSettings, complete_settings
@@ -61,7 +61,7 @@ def test_settings_are_told_apart_and_compared_by_seed(tmp_path):
     # The best first, hsa without a difference.
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     assert lines[0].endswith("| less hsa's |")
-    assert lines[2] == "| hsa | 2 | 0.805 ± 0.007 | 0.805 ± 0.007 | 1.0 |  |"
+    assert lines[2] == "| hsa | 2 | 0.805 ± 0.007 | 0.805 ± 0.007 | 2.0 |  |"
     assert "| segment | 2 | 0.750 ± 0.000 |" in lines[3]
     assert lines[4].startswith("| flat | 2 | 0.705 ± 0.007 |")
     assert lines[4].endswith("| -0.100 ± 0.000 (n=2) |")
@@ -95,6 +95,39 @@ def test_folds_are_runs_of_one_setting(tmp_path):
     assert "are paired by fold," in text
     assert "| hsa | 6 | 0.800 ± 0.000 |" in text
     assert "| -0.100 ± 0.000 (n=6) |" in text
+
+
+def test_folds_and_the_fixed_split_are_not_one_setting(tmp_path):
+    records = [
+        *(record("hsa", 0, 0.9, fold=fold) for fold in range(3)),
+        *(record("flat", 0, 0.8, fold=fold) for fold in range(3)),
+        *(record("hsa", seed, 0.7) for seed in range(2)),
+        *(record("flat", seed, 0.65) for seed in range(2)),
+    ]
+    lines = write_report(records, tmp_path, "folds").splitlines()
+    scores = [line for line in lines if line.startswith("|") and "±" in line]
+    assert [line.split("|")[1:4] for line in scores] == [
+        [" hsa, folds ", " 3 ", " 0.900 ± 0.000 "],
+        [" flat, folds ", " 3 ", " 0.800 ± 0.000 "],
+        [" hsa ", " 2 ", " 0.700 ± 0.000 "],
+        [" flat ", " 2 ", " 0.650 ± 0.000 "],
+    ]
+    assert scores[1].endswith("| -0.100 ± 0.000 (n=3) |")
+    assert scores[3].endswith("| -0.050 ± 0.000 (n=2) |")
+
+
+def test_settings_are_compared_with_as_much_to_train_on(tmp_path):
+    many = {"train": 5_000, "val": 200, "test": 200}
+    records = []
+    for size in (1_600, 5_000):
+        for model, score in (("hsa", 0.8), ("flat", 0.7)):
+            for seed in range(2):
+                made = record(model, seed, score + size / 1e5, train_size=size)
+                facts = {**made.facts, **(many if size == 5_000 else {})}
+                records.append(replace(made, facts=facts))
+    text = write_report(records, tmp_path, "sizes")
+    assert "1,600 or 5,000 training, 200 validation and 200 test signals" in text
+    assert text.count("| -0.100 ± 0.000 (n=2) |") == 2
 
 
 def test_classes_of_sst_are_tables_of_their_own(tmp_path):
