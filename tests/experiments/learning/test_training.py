@@ -5,6 +5,7 @@ import torch
 from torch_geometric.data import Batch
 
 from hsa_pyg.data import Feature, Schema
+from hsa_pyg.experiments.experiment import TERMINATED
 from hsa_pyg.experiments.learning import training as module
 from hsa_pyg.experiments.learning.building import build_model
 from hsa_pyg.experiments.learning.settings import LearningSettings, complete_settings
@@ -92,6 +93,19 @@ def test_a_run_that_was_ended_comes_to_the_same_numbers(tmp_path, epochs):
         strict=True,
     )
     assert all(torch.equal(one, other) for one, other in weights)
+
+
+def test_an_end_by_a_signal_is_no_success(tmp_path, monkeypatch):
+    """Lightning leaves by a SystemExit without a status, which means success."""
+    run = train(tmp_path)
+
+    def ended(*args, **kwargs):
+        raise SystemExit
+
+    monkeypatch.setattr(run._trainer, "fit", ended)
+    with pytest.raises(SystemExit) as stopped:
+        run.fit()
+    assert stopped.value.code == TERMINATED == 128 + 15
 
 
 def test_a_checkpoint_of_an_older_version_goes_on(tmp_path):

@@ -58,6 +58,14 @@ def test_pages_of_a_manual_have_their_pictures(tmp_path):
     assert torch.allclose(words.words.norm(dim=1), torch.ones(25))
     flat = load(gimp_manual, tmp_path, task="gimp-manual", model="flat")
     assert 0 < task.attention_flops() < flat.attention_flops()
+    # Two passes forward, of scores, positions and values, and one backward, by layer.
+    leaves = sum(
+        sum(store.x.size(0) for store in page.node_stores if "x" in store) ** 2
+        for page in flat.pages
+    )
+    channels, layers = flat.settings.channels, flat.settings.layers
+    passes = 2 * 2 * 3 + 2 * (3 * 2 + 2)
+    assert flat.attention_flops() == passes * channels * leaves * layers
 
 
 def test_vectors_of_other_pages_are_remembered(tmp_path):
