@@ -110,7 +110,8 @@ def _titles(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
         # What has no part in a model is none of its settings.
         told = {n: found[key] for n, found in configurations.items()}
         told = {n: value for n, value in told.items() if value not in (None, [])}
-        values = list(told.values())
+        # Where it is even, hsa's own value is the usual one.
+        values = [told[n] for n in sorted(told, key=lambda n: titles[n][0] != _HSA)]
         usual = max(values, key=values.count, default=None)
         for name, value in told.items():
             if value != usual:

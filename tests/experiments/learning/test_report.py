@@ -83,6 +83,16 @@ def test_the_clock_of_the_processor_is_told_where_all_runs_have_it(tmp_path):
     assert "| hsa | 1,000 | 600 | 2.5 | 0.5 | 2.0 | 200 | 1 |" in text
 
 
+def test_of_two_settings_that_of_hsa_is_the_usual_one(tmp_path):
+    records = [
+        record("flat", 0, 0.7, tree="flat", max_tokens=512),
+        record("hsa", 0, 0.8),
+    ]
+    text = write_report(records, tmp_path, "two")
+    assert "| flat, tree flat, max_tokens 512 | 1 | 0.700 |" in text
+    assert "| less hsa's |" in text
+
+
 def test_folds_are_runs_of_one_setting(tmp_path):
     records = [
         record(model, seed, accuracy, fold=fold)
