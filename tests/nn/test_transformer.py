@@ -346,7 +346,7 @@ def test_a_signal_of_several_trees_is_refused():
     signal["word"].x = torch.tensor([1, 2, 0])
     signal["word", "in", "text"].edge_index = torch.tensor([[0, 1, 2], [0, 0, 0]])
     model = HSATransformer.from_schema(signal.schema, 2, 8, vocab_sizes={"word": 3})
-    with pytest.raises(ValueError, match="1 signals have 4 roots"):
+    with pytest.raises(ValueError, match="4 roots for 1 signals, but each"):
         model(signal)
 
 
