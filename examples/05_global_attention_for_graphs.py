@@ -212,8 +212,8 @@ for name, (kind, tree) in arms.items():
 # ([learning results](../docs/results.md)). A convolution with HSA over communities
 # comes to 78.9 %, with softmax attention to 75.2 %, with the papers at random places in
 # the tree to 75.7 %, the convolution alone to 78.0 %: again the tree decides, but what
-# HSA adds to the convolution there is within the noise. The data are not shipped. With a network,
-# put them in place of the planted graph by
+# HSA adds to the convolution there is within the noise. The data are not shipped. With
+# a network, put them in place of the planted graph by
 #
 # ```python
 # from torch_geometric.datasets import Planetoid
