@@ -1,4 +1,6 @@
-"""PyTorch Lightning around any model that maps a batch of signals to logits."""
+"""PyTorch Lightning around any model that maps a batch of signals to numbers."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
@@ -11,12 +13,20 @@ from torch_geometric.data import HeteroData
 from torch_geometric.loader import DataLoader
 
 from hsa_pyg.integrations.batching import LengthGroupedSampler
+from hsa_pyg.integrations.targets import (
+    TargetScale,
+    check_numbers,
+    check_rows,
+    check_same_shape,
+    mean_and_std,
+    read_targets,
+)
 
 try:
     import lightning.pytorch as pl
     from lightning.fabric.utilities.exceptions import MisconfigurationException
     from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
-    from torchmetrics import MetricCollection
+    from torchmetrics import MeanAbsoluteError, MeanSquaredError, MetricCollection
     from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 except ImportError as error:
     raise ImportError(
@@ -28,38 +38,35 @@ __all__ = [
     "MisconfigurationException",
     "SignalClassifier",
     "SignalDataModule",
+    "SignalModule",
+    "SignalRegressor",
     "pl",
 ]
 
 Stage = Literal["train", "val", "test"]
 
 
-class SignalClassifier(pl.LightningModule):
-    """Trains a model that gives one row of logits per signal.
+class SignalModule(pl.LightningModule):
+    """Trains a model of signals; a subclass has the loss and the scores.
 
-    The loss is cross entropy, the optimiser AdamW (weight decay on matrices alone), the
-    learning rate rises linearly over the first ``warmup`` of all steps and falls to
-    zero along a cosine or a line. Accuracy and macro F1 are logged per epoch as
-    ``train/accuracy``, ``val/macro_f1`` and so on, weighted by the number of signals:
+    The optimiser is AdamW (weight decay on matrices alone), the learning rate rises
+    linearly over the first ``warmup`` of all steps and falls to zero along a cosine or
+    a line. Loss and scores are logged per epoch, weighted by the number of signals:
     Lightning would otherwise take the number of nodes for the batch size.
 
+    A subclass calls :meth:`keep_scores` and has :meth:`compute_loss`, :meth:`targets`.
+
     Args:
-        model: Maps a batch of signals to logits ``[num_trees, num_classes]``.
-        num_classes: Number of classes.
+        model: Maps a batch of signals to one row per signal.
         lr: Highest learning rate.
         weight_decay: Decay of parameters with two or more dimensions.
         warmup: Part of all training steps over which the learning rate rises.
         schedule: How the learning rate falls afterwards.
-
-    Shapes:
-        - **input:** a batch with labels ``batch.y`` of shape ``[num_trees]``
-        - **output:** logits ``[num_trees, num_classes]``
     """
 
     def __init__(
         self,
         model: nn.Module,
-        num_classes: int,
         lr: float = 1e-3,
         weight_decay: float = 0.01,
         warmup: float = 0.1,
@@ -70,29 +77,17 @@ class SignalClassifier(pl.LightningModule):
             raise ValueError(f"warmup is a part of all steps in [0, 1), got {warmup}.")
         if schedule not in ("cosine", "linear"):
             raise ValueError(f"schedule is 'cosine' or 'linear', got {schedule!r}.")
-        self.save_hyperparameters(ignore=["model"])
         self.model = model
         self.lr = lr
         self.weight_decay = weight_decay
         self.warmup = warmup
         self.schedule = schedule
-        scores = self.make_scores(num_classes)
+
+    def keep_scores(self, scores: MetricCollection) -> None:
+        """Compute these scores of every epoch, for each stage by itself."""
         self.train_scores = scores.clone(prefix="train/")
         self.val_scores = scores.clone(prefix="val/")
         self.test_scores = scores.clone(prefix="test/")
-
-    def make_scores(self, num_classes: int) -> MetricCollection:
-        """The scores of an epoch; a subclass may have others."""
-        return MetricCollection(
-            {
-                "accuracy": MulticlassAccuracy(num_classes, average="micro"),
-                "macro_f1": MulticlassF1Score(num_classes, average="macro"),
-            }
-        )
-
-    def forward(self, batch: HeteroData) -> Tensor:
-        """Logits ``[num_trees, num_classes]`` of a batch."""
-        return self.model(batch)
 
     def compute_loss(self, batch: HeteroData, stage: Stage) -> tuple[Tensor, Tensor]:
         """The loss of a batch, and what its scores are computed of.
@@ -102,22 +97,20 @@ class SignalClassifier(pl.LightningModule):
             stage: What the batch is for.
 
         Returns:
-            A number, and the logits ``[num_trees, num_classes]``.
+            A number, and what is compared with :meth:`targets`.
         """
-        logits, target = self(batch), batch.y.view(-1)
-        if logits.size(0) != target.numel():
-            raise ValueError(
-                f"The model gave logits of shape {list(logits.shape)} for "
-                f"{target.numel()} labels: a readout must have one row per signal."
-            )
-        return F.cross_entropy(logits, target), logits
+        raise NotImplementedError(f"{type(self).__name__} has no compute_loss.")
+
+    def targets(self, batch: HeteroData) -> Tensor:
+        """What the scores compare the model's output with."""
+        raise NotImplementedError(f"{type(self).__name__} has no targets.")
 
     def training_step(self, batch: HeteroData, batch_idx: int) -> Tensor:
         """Loss of one batch.
 
         Raises:
             FloatingPointError: If the loss is not finite; the sentence names the step.
-            ValueError: If the model gives another number of rows than there are labels.
+            ValueError: If what the model gives does not fit the labels.
         """
         loss = self._evaluate(batch, "train")
         if not torch.isfinite(loss):
@@ -139,7 +132,7 @@ class SignalClassifier(pl.LightningModule):
     def _evaluate(self, batch: HeteroData, stage: Stage) -> Tensor:
         loss, output = self.compute_loss(batch, stage)
         scores: MetricCollection = getattr(self, f"{stage}_scores")
-        scores.update(output, batch.y.view(-1))
+        scores.update(output, self.targets(batch))
         size = batch.num_graphs
         self.log(f"{stage}/loss", loss, on_step=False, on_epoch=True, batch_size=size)
         self.log_dict(
@@ -172,6 +165,160 @@ class SignalClassifier(pl.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
         }
+
+
+class SignalClassifier(SignalModule):
+    """Trains a model that gives one row of logits per signal.
+
+    The loss is cross entropy; accuracy and macro F1 are logged as ``train/accuracy``,
+    ``val/macro_f1`` and so on. Optimiser and learning rate: :class:`SignalModule`.
+
+    Args:
+        model: Maps a batch of signals to logits ``[num_trees, num_classes]``.
+        num_classes: Number of classes.
+        lr: Highest learning rate.
+        weight_decay: Decay of parameters with two or more dimensions.
+        warmup: Part of all training steps over which the learning rate rises.
+        schedule: How the learning rate falls afterwards.
+
+    Shapes:
+        - **input:** a batch with labels ``batch.y`` of shape ``[num_trees]``
+        - **output:** logits ``[num_trees, num_classes]``
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_classes: int,
+        lr: float = 1e-3,
+        weight_decay: float = 0.01,
+        warmup: float = 0.1,
+        schedule: Literal["cosine", "linear"] = "cosine",
+    ) -> None:
+        super().__init__(model, lr, weight_decay, warmup, schedule)
+        self.save_hyperparameters(ignore=["model"])
+        self.keep_scores(self.make_scores(num_classes))
+
+    def make_scores(self, num_classes: int) -> MetricCollection:
+        """The scores of an epoch; a subclass may have others."""
+        return MetricCollection(
+            {
+                "accuracy": MulticlassAccuracy(num_classes, average="micro"),
+                "macro_f1": MulticlassF1Score(num_classes, average="macro"),
+            }
+        )
+
+    def forward(self, batch: HeteroData) -> Tensor:
+        """Logits ``[num_trees, num_classes]`` of a batch."""
+        return self.model(batch)
+
+    def compute_loss(self, batch: HeteroData, stage: Stage) -> tuple[Tensor, Tensor]:
+        """The cross entropy, and the logits ``[num_trees, num_classes]``."""
+        logits, target = self(batch), self.targets(batch)
+        if logits.size(0) != target.numel():
+            raise ValueError(
+                f"The model gave logits of shape {list(logits.shape)} for "
+                f"{target.numel()} labels: a readout must have one row per signal."
+            )
+        return F.cross_entropy(logits, target), logits
+
+    def targets(self, batch: HeteroData) -> Tensor:
+        """The class of each signal, ``[num_trees]``."""
+        return batch.y.view(-1)
+
+
+class SignalRegressor(SignalModule):
+    """Trains a model that gives one or several numbers per signal.
+
+    The loss is the mean squared error; its root and the mean absolute error, over all
+    targets together, are logged as ``val/rmse``, ``val/mae`` and so on. Optimiser and
+    learning rate: :class:`SignalModule`.
+
+    With ``mean`` and ``std`` the model learns targets of mean 0 and deviation 1, and
+    the loss is of those; scores, ``forward`` and predictions are in the targets' own
+    units. The state dict has both; :meth:`from_targets` computes them.
+
+    Args:
+        model: Maps a batch of signals to ``[num_trees, k]`` for k targets.
+        mean: A mean of the targets, or one for each of them; None to leave them be.
+        std: The standard deviations that go with it.
+        lr: Highest learning rate.
+        weight_decay: Decay of parameters with two or more dimensions.
+        warmup: Part of all training steps over which the learning rate rises.
+        schedule: How the learning rate falls afterwards.
+
+    Shapes:
+        - **input:** a batch with floats ``batch.y`` of shape ``[num_trees, k]``, or
+          ``[num_trees * k]`` as PyG joins ``signal.y`` of shape ``[k]``
+        - **output:** numbers ``[num_trees, k]``
+
+    Raises:
+        ValueError: If mean and std do not fit together.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        mean: float | Sequence[float] | None = None,
+        std: float | Sequence[float] | None = None,
+        lr: float = 1e-3,
+        weight_decay: float = 0.01,
+        warmup: float = 0.1,
+        schedule: Literal["cosine", "linear"] = "cosine",
+    ) -> None:
+        super().__init__(model, lr, weight_decay, warmup, schedule)
+        self.save_hyperparameters(ignore=["model"])
+        self.scale = TargetScale(mean, std)
+        self.keep_scores(self.make_scores())
+
+    @classmethod
+    def from_targets(
+        cls, model: nn.Module, targets: Tensor, **kwargs: Any
+    ) -> SignalRegressor:
+        """The same, with the mean and the deviation of the training targets.
+
+        Args:
+            model: Maps a batch of signals to ``[num_trees, k]``.
+            targets: Floats ``[signals, k]``, or ``[signals]`` for one target:
+                ``torch.stack([signal.y for signal in train])``.
+            **kwargs: As for the class itself.
+
+        Raises:
+            ValueError: If a target is no finite float, or the same for all signals.
+        """
+        return cls(model, *mean_and_std(targets), **kwargs)
+
+    def make_scores(self) -> MetricCollection:
+        """The scores of an epoch; a subclass may have others."""
+        return MetricCollection(
+            {"rmse": MeanSquaredError(squared=False), "mae": MeanAbsoluteError()}
+        )
+
+    def forward(self, batch: HeteroData) -> Tensor:
+        """Numbers ``[num_trees, k]`` of a batch, in the targets' own units."""
+        return self.scale.invert(self._run_model(batch))
+
+    def compute_loss(self, batch: HeteroData, stage: Stage) -> tuple[Tensor, Tensor]:
+        """The mean squared error, and the numbers in the targets' own units.
+
+        Raises:
+            ValueError: If a target is no finite float, or has no number of the model.
+        """
+        output, target = self._run_model(batch), self.targets(batch)
+        check_numbers(target)
+        check_same_shape(output, target)
+        numbers = self.scale.invert(output)
+        return F.mse_loss(output, self.scale(target.to(output.dtype))), numbers
+
+    def targets(self, batch: HeteroData) -> Tensor:
+        """The targets ``[num_trees, k]``, in their own units."""
+        return read_targets(batch)
+
+    def _run_model(self, batch: HeteroData) -> Tensor:
+        output = self.model(batch)
+        check_rows(output, batch.num_graphs)
+        # Half precision would round the targets.
+        return output.to(torch.promote_types(output.dtype, torch.float))
 
 
 class SignalDataModule(pl.LightningDataModule):

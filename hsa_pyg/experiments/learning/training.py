@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import HeteroData
-from torchmetrics import MeanAbsoluteError, MeanSquaredError, MetricCollection
+from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAUROC
 
 from hsa_pyg.experiments.checkpoints import load_checkpoint
@@ -28,6 +28,8 @@ from hsa_pyg.integrations.history import History
 from hsa_pyg.integrations.lightning import (
     SignalClassifier,
     SignalDataModule,
+    SignalModule,
+    SignalRegressor,
     Stage,
     pl,
 )
@@ -106,33 +108,6 @@ def node_labels(
         middle = labels == 2
         labels = torch.where(middle, _IGNORED, (labels > 2).long())
     return labels
-
-
-class TaskRegressor(SignalClassifier):
-    """Trains a model that gives a number per signal, by the squared error.
-
-    Args:
-        model: Maps a batch of signals to ``[num_trees, 1]``.
-        **kwargs: As for :class:`~hsa_pyg.integrations.lightning.SignalClassifier`.
-    """
-
-    def __init__(self, model: torch.nn.Module, **kwargs: Any) -> None:
-        super().__init__(model, 1, **kwargs)
-
-    def make_scores(self, num_classes: int) -> MetricCollection:
-        """Root mean squared error and mean absolute error."""
-        return MetricCollection(
-            {"rmse": MeanSquaredError(squared=False), "mae": MeanAbsoluteError()}
-        )
-
-    def compute_loss(self, batch: HeteroData, stage: Stage) -> tuple[Tensor, Tensor]:
-        """Mean squared error."""
-        output, target = self(batch).view(-1), batch.y.view(-1)
-        if output.numel() != target.numel():
-            raise ValueError(
-                f"The model gave {output.numel()} numbers for {target.numel()} targets."
-            )
-        return F.mse_loss(output, target.to(output.dtype)), output
 
 
 class KeptEpochs(pl.callbacks.Checkpoint):
@@ -242,12 +217,12 @@ class TaskTraining:
             name: getattr(settings, name)
             for name in ("lr", "weight_decay", "warmup", "schedule")
         }
-        self.module: SignalClassifier = (
+        self.module: SignalModule = (
             TaskClassifier(
                 self.model, task.outputs, settings.phrase_weight or 0.0, **options
             )
             if classes
-            else TaskRegressor(self.model, **options)
+            else SignalRegressor(self.model, **options)
         )
         self.data = SignalDataModule(
             task.train,

@@ -1,0 +1,178 @@
+"""Numbers to predict: how a batch holds them, and the units that a model learns in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import HeteroData
+
+__all__ = [
+    "TargetScale",
+    "check_numbers",
+    "check_rows",
+    "check_same_shape",
+    "mean_and_std",
+    "read_targets",
+]
+
+
+class TargetScale(nn.Module):
+    """Targets to mean 0 and deviation 1, and back; without numbers it does nothing.
+
+    Args:
+        mean: A mean of all targets, or one for each; None to leave them be.
+        std: The standard deviations that go with it.
+
+    Raises:
+        ValueError: If mean and std do not fit together.
+    """
+
+    mean: Tensor | None
+    std: Tensor | None
+
+    def __init__(
+        self,
+        mean: float | Sequence[float] | None = None,
+        std: float | Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        if (mean is None) != (std is None):
+            raise ValueError("mean and std go together: give both or neither.")
+        # Without numbers a state dict has no entries.
+        for name, value in (("mean", mean), ("std", std)):
+            numbers = None if value is None else torch.as_tensor(value).float().view(-1)
+            self.register_buffer(name, numbers)
+        if self.mean is None or self.std is None:
+            return
+        if len(self.mean) != len(self.std):
+            raise ValueError(
+                f"mean has {len(self.mean)} numbers and std {len(self.std)}: give one "
+                "of both for all targets, or for each of them."
+            )
+        finite = torch.isfinite(self.mean).all() and torch.isfinite(self.std).all()
+        if not finite or not (self.std > 0).all():
+            raise ValueError(
+                f"mean must be finite and std above 0, got mean={mean}, std={std}: "
+                "leave out a target that never changes."
+            )
+
+    def forward(self, targets: Tensor) -> Tensor:
+        """Targets ``[signals, k]`` as the model learns them."""
+        if self.mean is None or self.std is None:
+            return targets
+        return (targets - self.mean) / self.std
+
+    def invert(self, output: Tensor) -> Tensor:
+        """What the model gives, ``[signals, k]``, in the targets' own units.
+
+        Raises:
+            ValueError: If mean and std are for another number of targets.
+        """
+        if self.mean is None or self.std is None:
+            return output
+        if len(self.mean) not in (1, output.size(1)):
+            raise ValueError(
+                f"The model gave {output.size(1)} numbers per signal, but mean and std "
+                f"are for {len(self.mean)} targets: give one of both for each."
+            )
+        return output * self.std + self.mean
+
+
+def mean_and_std(targets: Tensor) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of each column of targets.
+
+    Args:
+        targets: Floats ``[signals, k]``, or ``[signals]`` for one target.
+
+    Raises:
+        ValueError: If a target is no finite float, or the same for all signals.
+    """
+    if targets.dim() not in (1, 2) or targets.numel() == 0:
+        raise ValueError(
+            f"targets must be [signals, k] or [signals], got {list(targets.shape)}."
+        )
+    check_numbers(targets)
+    rows = targets.double().view(len(targets), -1)
+    same = (rows == rows[:1]).all(0).nonzero().flatten().tolist()
+    if same:
+        raise ValueError(
+            f"All {len(rows)} signals have the same target in column {same[0]}: there "
+            "is nothing to learn, leave it out."
+        )
+    std, mean = torch.std_mean(rows, 0, correction=0)
+    return mean.tolist(), std.tolist()
+
+
+def read_targets(batch: HeteroData) -> Tensor:
+    """The targets ``[signals, k]`` of a batch.
+
+    Args:
+        batch: Signals with ``signal.y`` of shape ``[k]``, which PyG joins to
+            ``[signals * k]``, or ``[1, k]``.
+
+    Raises:
+        ValueError: If signals differ in their number.
+    """
+    y, signals = batch.y, batch.num_graphs
+    # Where each signal's begin, of a batch; numbers that differ may still add up.
+    starts = vars(batch._global_store).get("_slice_dict", {}).get("y")
+    alike = starts is None or len(set(starts.diff().tolist())) == 1
+    if alike and y.dim() == 1 and y.numel() and y.numel() % signals == 0:
+        return y.view(signals, -1)
+    if alike and y.dim() == 2 and y.size(0) == signals:
+        return y
+    raise ValueError(
+        f"batch.y has shape {list(y.shape)} for {signals} signals: give each signal as "
+        "many targets as the others, in signal.y of shape [k]."
+    )
+
+
+def check_numbers(targets: Tensor) -> None:
+    """Refuse targets that are no finite floats.
+
+    Raises:
+        ValueError: It says what to do.
+    """
+    if not targets.is_floating_point():
+        raise ValueError(
+            f"The targets are {str(targets.dtype).removeprefix('torch.')}, not floats: "
+            "write signal.y = signal.y.float() if they are numbers to predict, or take "
+            "SignalClassifier if they are classes."
+        )
+    wrong = (~targets.isfinite()).nonzero()
+    if len(wrong):
+        raise ValueError(
+            f"{len(wrong)} of {targets.numel()} targets are nan or inf, the first at "
+            f"{wrong[0].tolist()} of {list(targets.shape)}: leave signals without a "
+            "finite target out of the data set."
+        )
+
+
+def check_rows(output: Tensor, signals: int) -> None:
+    """Refuse what is not one row per signal and one column per target.
+
+    Raises:
+        ValueError: It names both.
+    """
+    if output.dim() != 2 or output.size(0) != signals:
+        raise ValueError(
+            f"The model gave numbers of shape {list(output.shape)} for {signals} "
+            "signals: a readout must have one row per signal, and one column per "
+            f"target, [{signals}, 1] for a single one."
+        )
+
+
+def check_same_shape(output: Tensor, targets: Tensor) -> None:
+    """Refuse numbers ``[signals, k]`` for another number of targets.
+
+    Raises:
+        ValueError: It says what to do.
+    """
+    if output.shape != targets.shape:
+        raise ValueError(
+            f"The model gave {output.size(1)} numbers per signal for "
+            f"{targets.size(1)} targets: make it with out_channels={targets.size(1)}, "
+            f"or give each signal.y {output.size(1)} targets."
+        )
