@@ -21,7 +21,7 @@ _CLASSES = {
     "vertices": ("learning.vertices", "Vertices"),
 }
 
-#: Exit status of a run that SIGTERM has ended.
+#: Exit status of a process that SIGTERM has ended.
 TERMINATED = 143
 
 

@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Lock, current_thread, main_thread
 
 from rich.progress import (
     BarColumn,
@@ -52,6 +53,7 @@ class Schedule:
         Raises:
             KeyboardInterrupt: After the runs at work have been ended; each goes on from
                 its last epoch when it is run again.
+            SystemExit: The same after SIGTERM, with status 143.
         """
         columns = (
             TextColumn("{task.description}"),
@@ -84,7 +86,8 @@ class Schedule:
                 for run in self.runs:
                     work(run)
             else:
-                self._in_processes(work)
+                with _leaving_on_sigterm():
+                    self._in_processes(work)
         return failed
 
     def _in_processes(self, work: Callable[[Run], None]) -> None:
@@ -161,3 +164,23 @@ class Schedule:
         lines = log.read_text(encoding="utf-8").strip().splitlines()
         said = lines[-1] if lines else "it said nothing"
         return f"failed, exit status {code}: {said} (all of it: {log})"
+
+
+@contextmanager
+def _leaving_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise SystemExit, so that the runs at work are ended too.
+
+    Python sets handlers in its main thread alone; elsewhere this does nothing.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

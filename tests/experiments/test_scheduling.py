@@ -6,6 +6,7 @@ import pytest
 
 from hsa_pyg.experiments import scheduling
 from hsa_pyg.experiments.configuration import Setting
+from hsa_pyg.experiments.experiment import TERMINATED
 from hsa_pyg.experiments.running import Run
 from hsa_pyg.experiments.scheduling import Schedule
 from hsa_pyg.experiments.semantic_focus.settings import (
@@ -75,6 +76,22 @@ def test_how_a_process_ended_is_said(runs, ends_by, capsys, code, jobs, told):
     shown = capsys.readouterr().out
     assert "0/2" in shown
     assert "2 not finished" in shown
+
+
+def test_sigterm_ends_the_runs_at_work_too(runs, ends_by):
+    # Each would sleep for an hour.
+    ends_by(
+        "import os, signal, time\n"
+        "os.kill(os.getppid(), signal.SIGTERM)\n"
+        "time.sleep(3600)"
+    )
+    before = signal.getsignal(signal.SIGTERM)
+    schedule = Schedule(runs, 2)
+    with pytest.raises(SystemExit) as stopped:
+        schedule.execute()
+    assert stopped.value.code == TERMINATED
+    assert not schedule._children
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.mark.parametrize("jobs", [0, 2])

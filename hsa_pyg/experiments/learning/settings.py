@@ -10,6 +10,7 @@ from typing import Any
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.experiments.checks import check_least, check_name
 from hsa_pyg.experiments.learning.task import TASKS
+from hsa_pyg.experiments.learning.usual import usual_settings
 from hsa_pyg.experiments.models.global_attention import GLOBAL, LOCAL
 
 BAG_OF_WORDS = "bag-of-words"
@@ -37,59 +38,6 @@ MOLECULES = ("bbbp", "esol")
 PARTS = ("text", "image", "both")
 TARGETS = ("category", "subcategory")
 
-_USUAL: dict[str, Any] = {
-    "channels": 64,
-    "layers": 2,
-    "heads": 4,
-    "expansion": 2,
-    "block": "pre_norm",
-    "self_attention": True,
-    "position_channels": 16,
-    "dropout": 0.2,
-    "lr": 1e-3,
-    "weight_decay": 0.01,
-    "warmup": 0.1,
-    "schedule": "cosine",
-    "batch_size": 16,
-    "epochs": 20,
-    "patience": 5,
-    "train_size": 0,
-    "val_size": 0,
-    "test_size": 0,
-}
-_OF_TASK: dict[str, dict[str, Any]] = {
-    "imdb": {"batch_size": 32, "epochs": 10, "patience": 3, "train_size": 5_000}
-    | {"val_size": 2_000},
-    "elec": {"batch_size": 32, "epochs": 10, "patience": 3, "train_size": 5_000}
-    | {"val_size": 2_000},
-    "sst": {"batch_size": 64, "window": 5, "lr": 2e-3, "epochs": 10, "patience": 4},
-    "emoji": {"batch_size": 32, "epochs": 25, "patience": 8, "dropout": 0.4},
-    "clip-art": {"batch_size": 32},
-    "bbbp": {"batch_size": 32, "epochs": 40, "patience": 10},
-    "esol": {"batch_size": 32, "epochs": 40, "patience": 10},
-    # A tenth of Long Range Arena's training set; its own sizes of the others.
-    "list-ops": {"layers": 4, "batch_size": 32, "dropout": 0.1, "train_size": 9_600}
-    | {"val_size": 2_000, "test_size": 2_000},
-}
-#: The paper's settings of texts (its appendix). Models whose MLPs have no width of
-#: their own take that of ``expansion``.
-_PAPER: dict[str, Any] = {
-    "channels": 384,
-    "layers": 1,
-    "heads": 3,
-    "expansion": 1,
-    "hidden": 128,
-    "block": "paper",
-    "self_attention": False,
-    "position_channels": 768,
-    "dropout": 0.1,
-    "lr": 2e-5,
-    "warmup": 0.0,
-    "schedule": "linear",
-    "batch_size": 64,
-    "epochs": 30,
-    "patience": 0,
-}
 #: What a model does not have, and what is written in its place.
 _ABSENT: dict[str, tuple[str, ...]] = {
     "hsa": ("window",),
@@ -226,9 +174,7 @@ def complete_settings(settings: LearningSettings) -> LearningSettings:
     task = settings.task.lower().replace("_", "-")
     settings = replace(settings, task=task)
     _check_names(settings)
-    usual = {"window": 128, **_USUAL, **_OF_TASK.get(task, {})}
-    if settings.regime == "paper":
-        usual |= _PAPER
+    usual = usual_settings(task, settings.regime)
     if settings.expansion is not None:
         if settings.hidden is not None:
             raise SettingsError(
@@ -379,6 +325,12 @@ def _check_together(settings: LearningSettings) -> None:
     if settings.heads is not None and (settings.channels or 0) % settings.heads:
         raise SettingsError(
             f"{settings.heads} heads do not divide {settings.channels} channels."
+        )
+    performer = settings.model.endswith("performer")
+    if performer and settings.heads == settings.channels:
+        raise SettingsError(
+            f"Performer attention needs heads of two channels at least: "
+            f"{settings.heads} heads leave one of {settings.channels}."
         )
     if settings.model == "segment" and (settings.layers or 0) < 2:
         raise SettingsError("The model 'segment' needs layers=2 at least.")

@@ -179,3 +179,8 @@ def _check(settings: VertexSettings) -> None:
         raise SettingsError(
             f"{settings.heads} heads do not divide {settings.channels} channels."
         )
+    if settings.model == "performer" and settings.heads == settings.channels:
+        raise SettingsError(
+            f"Performer attention needs heads of two channels at least: "
+            f"{settings.heads} heads leave one of {settings.channels}."
+        )

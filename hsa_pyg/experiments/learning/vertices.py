@@ -168,6 +168,7 @@ def _table(task: str, records: Sequence[Record]) -> str:
         rows.append(
             (
                 name.removeprefix(f"{task}-"),
+                str(len(group)),
                 *(
                     mean_and_deviation([one.final[key] for one in group])
                     for key in ("test_accuracy", "test_macro_f1", "val_accuracy")
@@ -181,6 +182,7 @@ def _table(task: str, records: Sequence[Record]) -> str:
         )
     header = (
         "setting",
+        "seeds",
         "test accuracy",
         "macro F1",
         "validation",

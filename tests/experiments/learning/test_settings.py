@@ -33,6 +33,12 @@ def test_what_is_usual_depends_on_the_task_and_the_regime():
     assert complete(regime="paper", lr=1e-3).lr == 1e-3
 
 
+def test_null_is_what_is_usual():
+    names = ("readout", "tree", "position", "features", "regime", "clip", "max_tokens")
+    assert complete(**dict.fromkeys(names)) == complete()
+    assert complete(task="emoji", parts=None).parts == "both"
+
+
 def test_what_plays_no_part_is_cleared():
     deepset = complete(model="deepset")
     assert deepset == complete(model="deepset", heads=2, position_channels=8)
@@ -63,6 +69,11 @@ def test_what_plays_no_part_is_cleared():
         ({"model": "flatt"}, "did you mean 'flat'"),
         ({"features": "bert"}, "no features 'bert'"),
         ({"heads": 3}, "3 heads do not divide 64 channels"),
+        ({"model": "performer", "heads": 64}, "64 heads leave one of 64"),
+        (
+            {"task": "esol", "model": "gine-performer", "channels": 4},
+            "4 heads leave one of 4",
+        ),
         ({"model": "segment", "layers": 1}, "needs layers=2"),
         ({"tree": "windows", "windows": []}, "needs windows"),
         ({"tree": "windows", "windows": [1]}, "at least 2 wide"),
@@ -108,5 +119,6 @@ def test_the_paper_compares_with_the_flat_twin_of_512_tokens():
 def test_ablations_change_one_thing_each():
     settings = [one.settings for one in expand(load_configuration("ablations"))]
     assert len(settings) == 13
-    assert {one.tree for one in settings} == {"own", "random", "windows", "flat"}
+    assert {one.tree for one in settings} == {"own", "random", "windows"}
+    assert {one.depth for one in settings if one.tree == "own"} == {0, 1, 2}
     assert sum(bool(one.position) for one in settings) == 12

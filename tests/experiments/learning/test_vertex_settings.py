@@ -34,6 +34,7 @@ def test_what_is_usual_is_filled_in_and_what_plays_no_part_is_cleared():
         ({"dropout": 1.0}, "dropout"),
         ({"task": "sqlite-site", "train_share": 0.8}, "train_share"),
         ({"channels": 10}, "4 heads do not divide 10"),
+        ({"model": "performer", "channels": 4}, "4 heads leave one of 4"),
     ],
 )
 def test_wrong_settings_are_named(options, message):

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -55,6 +56,9 @@ def test_cora_from_the_files_to_the_page(run, tmp_path):
     page = (tmp_path / "docs" / "results.md").read_text()
     assert "treerandom" in page
     assert "| processor s an epoch |" in page
+    rows = re.findall(r"^\| (\S+) \| 1 \| 0\.", page, re.MULTILINE)
+    assert len(rows) == 6
+    assert "| setting | seeds |" in page
     told = "--set channels=8 --set heads=2 --set epochs=2"
     assert f"`hsa-pyg experiment cora --seeds 1 {told}`" in page
 
