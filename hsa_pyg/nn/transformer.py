@@ -14,6 +14,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 
 from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.nn.batch_hierarchy import batch_hierarchy
 from hsa_pyg.nn.dropout import Dropout
 from hsa_pyg.nn.encoder import LeafEncoder, LeafSchema
 from hsa_pyg.nn.flat_attention import FlatConv
@@ -313,37 +314,11 @@ class HSATransformer(torch.nn.Module):
 
     def embed(self, batch: HeteroData) -> tuple[Tensor, SignalHierarchy]:
         r"""The leaf vectors [N, channels] after the last block, and their hierarchy."""
-        if isinstance(batch, list | tuple):
-            raise TypeError(
-                f"the model takes a NestedSignal or a batch of them, got a "
-                f"{type(batch).__name__}; hsa_pyg.loader.DataLoader makes batches"
-            )
-        # Looked for on the class, to compile nothing.
-        if not hasattr(type(batch), "hierarchy"):
-            raise TypeError(
-                f"the model takes a NestedSignal or a batch of them, got "
-                f"{type(batch).__name__}; make its samples signals by "
-                "NestedSignal.from_dict(data.to_dict()), or by a converter of "
-                "hsa_pyg.converters"
-            )
-        if any("num_sampled_nodes" in store for store in batch.node_stores):
-            raise ValueError(
-                "the batch comes from a neighbour sampler, which cuts families apart; "
-                "load whole signals by hsa_pyg.loader.DataLoader"
-            )
-        hierarchy = batch.hierarchy
-        if hierarchy.num_roots != batch.num_graphs:
-            raise ValueError(
-                f"the batch has {hierarchy.num_roots} roots for {batch.num_graphs} "
-                "signals, but each must be one tree; signal.validate() names what is "
-                "not joined to the rest by 'child_of' edges"
-            )
+        hierarchy = batch_hierarchy(batch)
         x = self.dropout(self.encoder(batch.x_dict, hierarchy))
         position: dict[str, Tensor] = {}
         if self.position is not None:
-            names = ("position", "domain", "position_index")
-            given = self.position.distinct(batch, hierarchy)
-            position = dict(zip(names, given, strict=True))
+            position = self.position.distinct(batch, hierarchy)._asdict()
         for block in self.blocks:
             x = block(x, hierarchy, **position)
         return self.norm(x), hierarchy

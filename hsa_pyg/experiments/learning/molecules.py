@@ -52,6 +52,9 @@ def _task(name: str, file: str, data: Path, cache: Path) -> Task:
         signal.y = signal.y.view(-1) if regression else signal.y.view(-1).long()
     places = scaffold_split([signal.smiles for signal in signals])
     train, val, test = ([signals[place] for place in part] for part in places)
+    if not regression:
+        for part, chosen in (("training", train), ("validation", val), ("test", test)):
+            _check_classes([int(one.y) for one in chosen], part, source)
     mean = sum(float(one.y) for one in train) / len(train) if regression else 0.0
     return Task(
         train,
@@ -70,6 +73,15 @@ def _task(name: str, file: str, data: Path, cache: Path) -> Task:
             "molecules that rdkit cannot read": len(dataset.refused),
         },
     )
+
+
+def _check_classes(labels: Sequence[int], part: str, source: Path) -> None:
+    if len(set(labels)) < 2:
+        raise SettingsError(
+            f"Of the {len(labels)} {part} molecules of {source} all are of one class, "
+            "so there is no area under a ROC curve: is the file whole, and in its own "
+            "order?"
+        )
 
 
 def molecule_model(
@@ -109,9 +121,11 @@ def scaffold_split(smiles: Sequence[str]) -> tuple[list[int], list[int], list[in
     """Split molecules such that none shares its scaffold with one of another part.
 
     As MoleculeNet has it (https://arxiv.org/abs/1703.00564): molecules with one
-    scaffold of Bemis and Murcko are a group. Largest groups first, and equal ones by
-    their first molecule, they go to the training part while it stays within 80 %, then
-    to the validation part while both stay within 90 %, else to the test.
+    scaffold of Bemis and Murcko are a group. Largest groups first, and of equal ones
+    the one whose first molecule comes last, they go to the training part while it stays
+    within 80 %, then to the validation part while both stay within 90 %, else to the
+    test. The order of equal ones matters: most groups are single molecules, and in the
+    second half of BBBP's file all pass the barrier.
 
     Args:
         smiles: The molecules.
@@ -121,7 +135,7 @@ def scaffold_split(smiles: Sequence[str]) -> tuple[list[int], list[int], list[in
 
     Example:
         >>> scaffold_split(["Cc1ccccc1"] * 8 + ["C1CC1", "CCO"])
-        ([0, 1, 2, 3, 4, 5, 6, 7], [8], [9])
+        ([0, 1, 2, 3, 4, 5, 6, 7], [9], [8])
     """
     try:
         from rdkit import rdBase
@@ -135,12 +149,12 @@ def scaffold_split(smiles: Sequence[str]) -> tuple[list[int], list[int], list[in
     with rdBase.BlockLogs():
         for place, text in enumerate(smiles):
             groups[MurckoScaffoldSmiles(text)].append(place)
-    most_train = round(_SHARES[0] * len(smiles))
-    most_val = round(sum(_SHARES) * len(smiles))
+    most_train = int(_SHARES[0] * len(smiles))
+    most_val = int(sum(_SHARES) * len(smiles))
     train: list[int] = []
     val: list[int] = []
     test: list[int] = []
-    for group in sorted(groups.values(), key=lambda group: (-len(group), group[0])):
+    for group in sorted(groups.values(), key=lambda group: (-len(group), -group[0])):
         if len(train) + len(group) <= most_train:
             train += group
         elif len(train) + len(val) + len(group) <= most_val:

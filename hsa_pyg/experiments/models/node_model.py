@@ -12,9 +12,10 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn.aggr import Aggregation
 
 from hsa_pyg.data import Schema
-from hsa_pyg.experiments.models.signal_model import SignalModel, checked_hierarchy
+from hsa_pyg.experiments.models.signal_model import SignalModel
 from hsa_pyg.hierarchy import CHILD_OF, SignalHierarchy
 from hsa_pyg.nn import HierarchicalPosition, LeafEncoder
+from hsa_pyg.nn.batch_hierarchy import batch_hierarchy
 from hsa_pyg.nn.positional.domain_linear import DomainLinear
 
 
@@ -99,7 +100,7 @@ class NodeModel(SignalModel):
         """
         if not self.reads_root:
             return super().forward(batch)
-        hierarchy = checked_hierarchy(batch)
+        hierarchy = batch_hierarchy(batch)
         x = self.norm(self.node_body(batch, hierarchy))
         roots = hierarchy.roots
         # Roots run type after type, which need not be the order of the samples.

@@ -159,9 +159,7 @@ class SegmentTransformer(SignalModel):
         segments = self.segments(hierarchy)
         places: dict[str, Any] = {"segments": segments}
         if self.position is not None:
-            names = ("position", "domain", "position_index")
-            given = self.position.distinct(batch, hierarchy)
-            places |= zip(names, given, strict=True)
+            places |= self.position.distinct(batch, hierarchy)._asdict()
         vectors = self.vector.to(leaves.dtype).expand(segments.number, -1)
         vectors = self.dropout(vectors)
         for across, block in zip(self.across, self.blocks, strict=True):

@@ -17,6 +17,7 @@ from torch_geometric.nn.inits import reset
 from hsa_pyg.data import Schema
 from hsa_pyg.hierarchy import SignalHierarchy
 from hsa_pyg.nn import HierarchicalPosition, LeafEncoder, LeafReadout
+from hsa_pyg.nn.batch_hierarchy import batch_hierarchy
 from hsa_pyg.nn.dropout import Dropout
 
 Model = TypeVar("Model", bound="SignalModel")
@@ -114,6 +115,7 @@ class SignalModel(torch.nn.Module):
         r"""One output per tree, [T, out_channels].
 
         Raises:
+            TypeError: if ``batch`` is no signal and no batch of them.
             ValueError: if a signal is not one tree, or its features do not match the
                 encoders.
         """
@@ -122,7 +124,7 @@ class SignalModel(torch.nn.Module):
 
     def embed(self, batch: HeteroData) -> tuple[Tensor, SignalHierarchy]:
         r"""The leaf vectors [N, channels] after the body, and their hierarchy."""
-        hierarchy = checked_hierarchy(batch)
+        hierarchy = batch_hierarchy(batch)
         return self.norm(self.body(batch, hierarchy)), hierarchy
 
     def encode(self, batch: HeteroData, hierarchy: SignalHierarchy) -> Tensor:
@@ -132,19 +134,3 @@ class SignalModel(torch.nn.Module):
     @abstractmethod
     def body(self, batch: HeteroData, hierarchy: SignalHierarchy) -> Tensor:
         """The leaf vectors [N, channels] before the last norm."""
-
-
-def checked_hierarchy(batch: HeteroData) -> SignalHierarchy:
-    """The hierarchy of a batch, in which each signal is one tree.
-
-    Raises:
-        ValueError: if one has several roots, or none.
-    """
-    hierarchy: SignalHierarchy = batch.hierarchy
-    if hierarchy.num_roots != batch.num_graphs:
-        raise ValueError(
-            f"the batch has {hierarchy.num_roots} roots for {batch.num_graphs} "
-            "signals, but each must be one tree; signal.validate() names what is not "
-            "joined to the rest by 'child_of' edges"
-        )
-    return hierarchy

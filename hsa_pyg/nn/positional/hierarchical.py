@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +26,20 @@ _BY_NAME = {
     "graph": GraphPosition,
     "set": SetPosition,
 }
+
+
+class DistinctPositions(NamedTuple):
+    """Positions of M nodes, of which many are equal, as a layer takes them.
+
+    Args:
+        position: [U, P] the different positions; row 0 is zero.
+        domain: [U] domain ids.
+        position_index: [M] the row of each node.
+    """
+
+    position: Tensor
+    domain: Tensor
+    position_index: Tensor
 
 
 class HierarchicalPosition(torch.nn.Module):
@@ -118,11 +133,11 @@ class HierarchicalPosition(torch.nn.Module):
 
     def distinct(
         self, signal: HeteroData, hierarchy: SignalHierarchy
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> DistinctPositions:
         r"""The same, with a row for each different position instead of each node.
 
         The third words of all sentences share a row. A layer maps U rows instead of M:
-        ``conv(x, hierarchy, position, domain, position_index=index)``.
+        ``conv(x, hierarchy, **positions.distinct(signal, hierarchy)._asdict())``.
 
         Returns:
             Positions [U, P], of which row 0 is zero, for nodes without one; domain ids
@@ -165,7 +180,7 @@ class HierarchicalPosition(torch.nn.Module):
         domain = torch.tensor(numbers, device=index.device).repeat_interleave(
             torch.tensor(sizes, device=index.device), output_size=total
         )
-        return torch.cat(parts), domain, index
+        return DistinctPositions(torch.cat(parts), domain, index)
 
     def _families(
         self, signal: HeteroData, hierarchy: SignalHierarchy

@@ -1,3 +1,6 @@
+import csv
+from pathlib import Path
+
 import pytest
 import torch
 from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
@@ -13,6 +16,8 @@ from hsa_pyg.experiments.learning.settings import (
 from hsa_pyg.experiments.learning.task import load_task
 from hsa_pyg.loader import DataLoader
 from tests.experiments.learning import small_sources
+
+MOLECULES = Path(__file__).parents[3].parent / "shared" / "data" / "molecules"
 
 
 def load(tmp_path, **options):
@@ -42,6 +47,35 @@ def test_a_group_that_does_not_fit_is_passed_on():
     chains = ["C" * n for n in range(1, 20)]
     assert scaffold_split([*chains[:9], "C1CC1"]) == ([9], list(range(9)), [])
     assert scaffold_split([*chains, "C1CC1"]) == ([19], [], list(range(19)))
+
+
+def test_of_groups_of_like_size_the_last_comes_first():
+    rings = ["C1CC1", "C1CCC1", "C1CCCC1", "c1ccccc1", "c1ccncc1"]
+    assert scaffold_split(["CCO"] * 5 + rings) == (
+        [0, 1, 2, 3, 4, 7, 8, 9],
+        [6],
+        [5],
+    )
+
+
+@pytest.mark.skipif(not MOLECULES.exists(), reason="needs the files of MoleculeNet")
+def test_the_real_molecules_are_split_as_moleculenet_has_them():
+    """BBBP: shares of the parts that pass the barrier, by its own splitter's rule."""
+    with (MOLECULES / "bbbp" / "raw" / "BBBP.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    parts = scaffold_split([row["smiles"] for row in rows])
+    assert [len(part) for part in parts] == [1631, 204, 204]
+    shares = [sum(int(rows[i]["p_np"]) for i in part) / len(part) for part in parts]
+    assert shares == pytest.approx([0.822, 0.549, 0.525], abs=5e-4)
+
+
+def test_a_part_of_one_class_is_refused(tmp_path):
+    path = tmp_path / "data/molecules/bbbp/raw/BBBP.csv"
+    lines = path.read_text().splitlines()
+    alike = [line.replace(",0,", ",1,") for line in lines[-4:]]
+    path.write_text("\n".join([*lines[:-4], *alike]))
+    with pytest.raises(SettingsError, match=r"2 validation molecules .* one class"):
+        load(tmp_path, task="bbbp")
 
 
 def test_targets_are_classes_or_numbers(tmp_path):
