@@ -71,10 +71,11 @@ def load_run(folder: Path, root: Path) -> TrainedRun:
 
     Raises:
         FileNotFoundError: If the folder holds no finished run.
-        SettingsError: If its files are none of a training run.
+        SettingsError: If its files are none of a training run, or the texts on which it
+            was trained have changed or are not there.
     """
-    from hsa_pyg.cli.sources import load_source
-    from hsa_pyg.cli.train import Settings, build_model
+    from hsa_pyg.cli.sources import load_facts
+    from hsa_pyg.cli.train import Settings, build_model, check_unchanged
 
     path, checkpoint = folder / "settings.json", folder / "best.ckpt"
     for needed in (path, checkpoint):
@@ -91,7 +92,8 @@ def load_run(folder: Path, root: Path) -> TrainedRun:
             f"({error}): train the model again."
         ) from error
     # All signals: the classes and the vocabulary are those of the whole data set.
-    source = load_source(settings.dataset, root, settings.max_tokens)
+    source = load_facts(settings.dataset, root, settings.max_tokens, settings.columns)
+    check_unchanged(source, settings.digest, settings.dataset, folder)
     model = build_model(settings, source)
     try:
         saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
@@ -107,11 +109,10 @@ def load_run(folder: Path, root: Path) -> TrainedRun:
             f"{checkpoint.as_posix()!r} does not fit the settings beside it "
             f"({reason}): train the model again."
         ) from error
-    numbers = [f"class {i}" for i in range(source.num_classes)]
     return TrainedRun(
         folder.as_posix(),
         model.eval(),
-        classes=getattr(source.train, "classes", None) or numbers,
-        tokenizer=getattr(source.train, "tokenizer", None),
+        classes=source.classes,
+        tokenizer=source.tokenizer,
         max_tokens=settings.max_tokens,
     )

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,12 @@ class LabelledTexts:
     Args:
         texts: The texts.
         labels: The class of each, as it is written; None if they have none.
+        sources: Where each stands, ``"line 3"`` or ``"neg/3.txt"``; none if not read.
     """
 
     texts: list[str]
     labels: list[str] | None
+    sources: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -41,7 +43,8 @@ class LabelledTexts:
     def at(self, places: Sequence[int]) -> LabelledTexts:
         """Those at some places."""
         labels = None if self.labels is None else [self.labels[i] for i in places]
-        return LabelledTexts([self.texts[i] for i in places], labels)
+        sources = [self.sources[i] for i in places] if self.sources else []
+        return LabelledTexts([self.texts[i] for i in places], labels, sources)
 
     def shuffled(self, seed: int) -> LabelledTexts:
         """In an order that the seed decides."""
@@ -81,7 +84,7 @@ def read_labelled_texts(
         raise SettingsError(f"{path.as_posix()!r} must be {_FORMS}.")
     if not rows:
         raise SettingsError(f"{path.as_posix()!r} holds no texts; it must be {_FORMS}.")
-    labels = [label for _, label in rows if label is not None]
+    labels = [label for _, label, _ in rows if label is not None]
     if labels and len(labels) < len(rows):
         raise SettingsError(
             f"{path.as_posix()!r} has a label for {len(labels)} of {len(rows)} texts; "
@@ -92,10 +95,12 @@ def read_labelled_texts(
             f"{path.as_posix()!r} has no labels under the name {label_column!r}; "
             "correct --label-column, or leave it out if there are none."
         )
-    return LabelledTexts([text for text, _ in rows], labels or None)
+    texts, _, sources = (list(column) for column in zip(*rows, strict=True))
+    return LabelledTexts(texts, labels or None, sources)
 
 
-Row = tuple[str, str | None]
+#: Text, label and where it stands.
+Row = tuple[str, str | None, str]
 
 
 def _folder(path: Path) -> Iterator[Row]:
@@ -109,7 +114,7 @@ def _folder(path: Path) -> Iterator[Row]:
                 "a folder with a folder of .txt files for each class, and no others."
             )
         for file in files:
-            yield _decoded(file), folder.name
+            yield _decoded(file), folder.name, file.relative_to(path).as_posix()
 
 
 def _decoded(path: Path) -> str:
@@ -129,8 +134,8 @@ def _table(path: Path, text_column: str, label_column: str) -> Iterator[Row]:
     else:
         # Strict, or a quote that nothing closes would join all that follows.
         read = csv.reader(lines, strict=True)
-    rows = (row for row in read if row)
-    head = next(rows, [])
+    rows = _numbered(read)
+    first, head = next(rows, (1, []))
     names = [name.strip().lower() for name in head]
     wanted = (text_column.strip().lower(), label_column.strip().lower())
     for name in wanted:
@@ -142,13 +147,14 @@ def _table(path: Path, text_column: str, label_column: str) -> Iterator[Row]:
     if wanted[0] in names:
         text = names.index(wanted[0])
         label = names.index(wanted[1]) if wanted[1] in names else None
-        for row in rows:
+        for number, row in rows:
             if len(row) != len(head):
                 raise SettingsError(
                     f"{path.as_posix()!r} has a row of {len(row)} columns below a "
                     f"header of {len(head)}: {_start(row)}."
                 )
-            yield row[text], None if label is None else row[label].strip() or None
+            given = None if label is None else row[label].strip() or None
+            yield row[text], given, f"line {number}"
         return
     named = text_column != "text" or wanted[1] in names
     if not tabs or len(head) != 2 or named:
@@ -156,13 +162,22 @@ def _table(path: Path, text_column: str, label_column: str) -> Iterator[Row]:
             f"{path.as_posix()!r} has no column {text_column!r} in its first row, "
             f"{_start(head)}; name it by --text-column, or give {_FORMS}."
         )
-    for row in [head, *rows]:
+    for number, row in [(first, head), *rows]:
         if len(row) != 2:
             raise SettingsError(
                 f"{path.as_posix()!r} has a line of {len(row)} columns where there "
                 f"should be label<TAB>text: {_start(row)}."
             )
-        yield row[1], row[0].strip() or None
+        yield row[1], row[0].strip() or None, f"line {number}"
+
+
+def _numbered(read: Any) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a reader that are not blank, and the line where each begins."""
+    line = 1
+    for row in read:
+        if row:
+            yield line, row
+        line = read.line_num + 1
 
 
 def _start(row: Sequence[str]) -> str:
@@ -173,7 +188,8 @@ def _json_lines(path: Path, text_column: str, label_column: str) -> Iterator[Row
     for number, line in enumerate(_decoded(path).split("\n"), 1):
         if not line.strip():
             continue
-        where = f"line {number} of {path.as_posix()!r}"
+        place = f"line {number}"
+        where = f"{place} of {path.as_posix()!r}"
         try:
             item: Any = json.loads(line)
         except ValueError as error:
@@ -189,7 +205,7 @@ def _json_lines(path: Path, text_column: str, label_column: str) -> Iterator[Row
             raise SettingsError(
                 f"{where} has the label {label!r}; labels are names or numbers."
             )
-        yield text, None if label is None else str(label)
+        yield text, None if label is None else str(label), place
 
 
 def some_labels(labels: Sequence[str]) -> str:

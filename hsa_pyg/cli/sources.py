@@ -1,58 +1,127 @@
-"""The data sets that ``hsa-pyg train`` knows by name."""
+"""What ``hsa-pyg train`` trains on: data sets with a name, and texts of the user's."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from hsa_pyg.cli import SettingsError
+from hsa_pyg.cli.own_texts import OwnTexts, read_own_texts
 from hsa_pyg.data import NestedSignal, Schema
 from hsa_pyg.datasets import FakeNestedDataset, MovieReviews
 
+#: Names of the columns of texts and of labels.
+COLUMNS = ("text", "label")
 
-@dataclass(frozen=True)
-class Source:
-    """A data set in three parts, and what a model has to know of it.
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a model has to know of a data set.
+
+    Args:
+        classes: Names of the classes of ``signal.y``.
+        schema: Node types, widths and dtypes that all signals share.
+        vocab_sizes: Vocabulary size of each leaf type that holds token ids.
+        tokenizer: What the token ids are of; None if there are none.
+        digest: A hash of the user's texts and labels; None for data sets with a name.
+    """
+
+    classes: Sequence[str]
+    schema: Schema
+    vocab_sizes: dict[str, int]
+    tokenizer: Any = None
+    digest: str | None = None
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(Facts):
+    """A data set in three parts.
 
     Args:
         train: Training signals.
         val: Validation signals.
         test: Test signals.
-        num_classes: Number of classes of ``signal.y``.
-        schema: Node types, widths and dtypes that all signals share.
-        vocab_sizes: Vocabulary size of each leaf type that holds token ids.
     """
 
     train: Sequence[NestedSignal]
     val: Sequence[NestedSignal]
     test: Sequence[NestedSignal]
-    num_classes: int
-    schema: Schema
-    vocab_sizes: dict[str, int]
+
+
+def full_name(name: str) -> str:
+    """The name of a data set as it is, and a path as it is in every working folder."""
+    if name in SOURCES or not name or not Path(name).exists():
+        return name
+    return Path(name).resolve().as_posix()
+
+
+def load_facts(
+    name: str,
+    root: Path,
+    max_tokens: int | None = None,
+    columns: tuple[str, str] = COLUMNS,
+) -> Facts:
+    """What :func:`load_source` says of a data set; texts are read, not converted.
+
+    Args:
+        name: As there.
+        root: As there.
+        max_tokens: As there.
+        columns: As there.
+
+    Raises:
+        SettingsError: As there.
+    """
+    if name in SOURCES:
+        return load_source(name, root, max_tokens, columns=columns)
+    return Facts(**_text_facts(_own_texts(name, columns)))
 
 
 def load_source(
-    name: str, root: Path, max_tokens: int | None = None, train_size: int | None = None
+    name: str,
+    root: Path,
+    max_tokens: int | None = None,
+    train_size: int | None = None,
+    columns: tuple[str, str] = COLUMNS,
 ) -> Source:
     """Load a data set by its name on the command line.
 
     Args:
-        name: ``"movie-reviews"`` or ``"fake"``.
+        name: ``"movie-reviews"``, ``"fake"``, or else the path of labelled texts.
         root: Folder under which processed data is kept.
         max_tokens: Tokens after which a document is cut.
         train_size: Number of training signals to keep, drawn at random with a fixed
             seed: runs that differ in their own seed train on the same signals.
+        columns: Names of the columns of texts and labels, of a path.
 
     Raises:
-        SettingsError: If the name is not known, an option does not fit the data set, or
-            it has fewer than ``train_size`` training signals.
+        SettingsError: If the name is not known, an option does not fit the data set,
+            texts cannot be trained on, or there are fewer than ``train_size`` training
+            signals.
     """
     if name not in SOURCES:
-        raise SettingsError(
-            f"There is no data set {name!r}; these are known: {', '.join(SOURCES)}."
+        texts = _own_texts(name, columns)
+        parts = texts.convert(max_tokens)
+        source = Source(
+            train=parts["train"],
+            val=parts["val"],
+            test=parts["test"],
+            **_text_facts(texts),
         )
-    source = SOURCES[name](root, max_tokens)
+    elif columns != COLUMNS:
+        raise SettingsError(
+            f"The data set {name!r} has no columns to name; leave out --text-column "
+            "and --label-column."
+        )
+    else:
+        source = SOURCES[name](root, max_tokens)
     if train_size is None:
         return source
     if train_size > len(source.train):
@@ -66,6 +135,25 @@ def load_source(
     return replace(source, train=chosen)
 
 
+def _own_texts(name: str, columns: tuple[str, str]) -> OwnTexts:
+    if not name or not Path(name).exists():
+        raise SettingsError(
+            f"There is no data set {name!r}; these are known: {', '.join(SOURCES)}. "
+            "Nor is there a file or folder of that name, with texts of your own."
+        )
+    return read_own_texts(Path(name), *columns)
+
+
+def _text_facts(texts: OwnTexts) -> dict[str, Any]:
+    return {
+        "classes": texts.classes,
+        "schema": texts.schema,
+        "vocab_sizes": {"token": texts.tokenizer.vocab_size},
+        "tokenizer": texts.tokenizer,
+        "digest": texts.digest,
+    }
+
+
 def _movie_reviews(root: Path, max_tokens: int | None) -> Source:
     folder = root / "movie_reviews"
     train, val, test = (
@@ -73,12 +161,13 @@ def _movie_reviews(root: Path, max_tokens: int | None) -> Source:
         for split in ("train", "val", "test")
     )
     return Source(
-        train,
-        val,
-        test,
-        num_classes=len(MovieReviews.classes),
+        train=train,
+        val=val,
+        test=test,
+        classes=MovieReviews.classes,
         schema=train[0].schema,
         vocab_sizes={"token": train.vocab_size},
+        tokenizer=train.tokenizer,
     )
 
 
@@ -89,10 +178,10 @@ def _fake(root: Path, max_tokens: int | None) -> Source:
         )
     signals = FakeNestedDataset(num_samples=200)
     return Source(
-        signals[:120],
-        signals[120:160],
-        signals[160:],
-        num_classes=signals.num_classes,
+        train=signals[:120],
+        val=signals[120:160],
+        test=signals[160:],
+        classes=[f"class {number}" for number in range(signals.num_classes)],
         schema=signals.schema,
         vocab_sizes=signals.vocab_sizes,
     )

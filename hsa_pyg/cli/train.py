@@ -3,13 +3,15 @@
 import json
 import logging
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from hsa_pyg.cli import SettingsError
-from hsa_pyg.cli.sources import Source, load_source
+from hsa_pyg.cli.labelled_texts import some_labels
+from hsa_pyg.cli.sources import COLUMNS, Facts, Source, full_name, load_source
 from hsa_pyg.integrations.lightning import (
     MisconfigurationException,
     SignalClassifier,
@@ -42,6 +44,15 @@ class Settings:
     dropout: float
     weight_decay: float
     position: bool
+    # Of texts of the user's own; runs of older versions have no such entries.
+    text_column: str = COLUMNS[0]
+    label_column: str = COLUMNS[1]
+    digest: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, str]:
+        """Names of the columns of texts and labels."""
+        return self.text_column, self.label_column
 
 
 def train_model(
@@ -54,25 +65,33 @@ def train_model(
     """Train as the settings say, write everything to ``out``, and test the best epoch.
 
     Args:
-        settings: What to train, on what, and how.
+        settings: What to train, on what, and how. What is written has a path in full,
+            and the digest of the texts that lie there.
         out: Folder of the run.
         root: Folder under which processed data is kept.
         resume: Go on from the last checkpoint in ``out``.
         device: ``"auto"``, ``"cpu"``, ``"gpu"``, ``"cuda"`` or ``"mps"``.
 
     Raises:
-        SettingsError: If a resumed run was begun with other settings, or the settings
-            do not fit together.
+        SettingsError: If a resumed run was begun with other settings or texts, or the
+            settings do not fit together.
         FileExistsError: If ``out`` holds a run that is not to be resumed.
         FileNotFoundError: If there is nothing to resume.
         FloatingPointError: If the loss stops being finite.
     """
     _check_device(device)
-    if resume:
-        _check_same(settings, out)
+    settings = replace(settings, dataset=full_name(settings.dataset))
+    begun = _check_same(settings, out) if resume else {}
     source = load_source(
-        settings.dataset, root, settings.max_tokens, settings.train_size
+        settings.dataset,
+        root,
+        settings.max_tokens,
+        settings.train_size,
+        settings.columns,
     )
+    settings = replace(settings, digest=source.digest)
+    if resume:
+        check_unchanged(source, begun.get("digest"), settings.dataset, out)
     _quieten()
     pl.seed_everything(settings.seed, workers=True, verbose=False)
     classifier = SignalClassifier(
@@ -91,6 +110,8 @@ def train_model(
     )
     if not resume:
         _keep_settings(settings, out)
+    if source.digest is not None:
+        _keep_splits(source, out)
     try:
         return fit_classifier(
             classifier, data, out, settings.epochs, resume=resume, accelerator=device
@@ -99,7 +120,7 @@ def train_model(
         raise SettingsError(str(error)) from error
 
 
-def build_model(settings: Settings, source: Source) -> HSATransformer:
+def build_model(settings: Settings, source: Facts) -> HSATransformer:
     """Make the transformer that the settings describe, for the signals of a source.
 
     Raises:
@@ -126,6 +147,26 @@ def build_model(settings: Settings, source: Source) -> HSATransformer:
     )
 
 
+def check_unchanged(source: Facts, digest: str | None, dataset: str, run: Path) -> None:
+    """Refuse texts that are not those of a run.
+
+    Args:
+        source: What lies there now.
+        digest: Digest of the texts when the run was begun.
+        dataset: Their path.
+        run: Folder of the run.
+
+    Raises:
+        SettingsError: If they are others.
+    """
+    if source.digest != digest:
+        raise SettingsError(
+            f"The texts or labels in {dataset!r} have changed since the run in "
+            f"{run.as_posix()!r} was begun: put back what was there, or train anew "
+            "with another --out."
+        )
+
+
 def _check_device(device: str) -> None:
     """Refuse what cannot be trained on here, before any data are read."""
     there = {
@@ -150,18 +191,35 @@ def _keep_settings(settings: Settings, out: Path) -> None:
     (out / "settings.json").write_text(json.dumps(asdict(settings), indent=2) + "\n")
 
 
-def _check_same(settings: Settings, out: Path) -> None:
+def _keep_splits(source: Source, out: Path) -> None:
+    """Write which text is in which part, and say how many."""
+    parts = {"train": source.train, "val": source.val, "test": source.test}
+    places = {part: [one.source for one in found] for part, found in parts.items()}
+    text = json.dumps(places, indent=2, ensure_ascii=False)
+    (out / "splits.json").write_text(text + "\n", encoding="utf-8")
+    numbers = ", ".join(f"{part} {len(found)}" for part, found in parts.items())
+    print(f"Texts: {numbers}. Classes: {some_labels(source.classes)}.")
+
+
+def _check_same(settings: Settings, out: Path) -> dict[str, Any]:
+    """The settings with which a run was begun, if they are these."""
     path = out / "settings.json"
     if not path.exists():
         raise FileNotFoundError(f"There is no training run to resume in {out}.")
     begun = json.loads(path.read_text())
-    other = {k: v for k, v in asdict(settings).items() if v != begun.get(k)}
+    asked = asdict(settings)
+    # That of the texts is known once they are read.
+    del asked["digest"]
+    usual = {"text_column": COLUMNS[0], "label_column": COLUMNS[1]}
+    begun = {**usual, **begun}
+    other = {k: v for k, v in asked.items() if v != begun.get(k)}
     if other:
         changes = ", ".join(f"{k} {begun.get(k)} -> {v}" for k, v in other.items())
         raise SettingsError(
             f"The run in {out} was begun with other settings ({changes}): a resumed "
             f"run keeps them, and its learning rate is planned over all its epochs."
         )
+    return begun
 
 
 def _quieten() -> None:

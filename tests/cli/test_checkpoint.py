@@ -37,6 +37,56 @@ def test_the_model_of_the_best_epoch_is_back(trained, tmp_path):
     assert right / 40 == pytest.approx(result["test_accuracy"])
 
 
+def test_a_run_on_ones_own_texts_knows_their_classes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = tmp_path / "mine.tsv"
+    words = {"dry": "The sun is out.", "wet": "It rained all day."}
+    rows = [f"{name}\t{i}. {words[name]}" for i in range(12) for name in words]
+    texts.write_text("\n".join(rows))
+    begin = ["train", "mine.tsv", "--epochs", "2", "--lr", "0.02", "--channels", "8"]
+    begin += ["--heads", "2", "--layers", "1"]
+    done = CliRunner().invoke(app, begin, catch_exceptions=False)
+    assert "Texts: train 20, val 2, test 2. Classes: dry, wet." in done.output
+    out = tmp_path / "runs" / "mine-hsa-0"
+    splits = json.loads((out / "splits.json").read_text())
+    places = {place for part in splits.values() for place in part}
+    assert places == {f"line {number}" for number in range(1, 25)}
+    # From wherever the command is called.
+    monkeypatch.chdir(out)
+    run = load_run(out, tmp_path)
+    signal = from_document("9. It rained all day.", tokenizer=run.tokenizer)
+    assert run.classes[run.model(signal).argmax()] == "wet"
+    inspected = tmp_path / "note.txt"
+    inspected.write_text("9. The sun is out.")
+    again = CliRunner().invoke(app, ["inspect", str(inspected), "--checkpoint", "."])
+    assert again.output.index("dry") < again.output.index("wet")
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, [*begin, "--resume"]).exit_code == 0
+    texts.write_text("\n".join([*rows[:-1], "wet\tIt poured."]))
+    changed = r"mine\.tsv' have changed since the run in .* was begun: put back"
+    with pytest.raises(SettingsError, match=changed):
+        load_run(out, tmp_path)
+    with pytest.raises(SettingsError, match=changed):
+        CliRunner().invoke(app, [*begin, "--resume"], catch_exceptions=False)
+    texts.unlink()
+    with pytest.raises(SettingsError, match=r"mine\.tsv'.* Nor is there a file"):
+        load_run(out, tmp_path)
+
+
+def test_runs_of_older_versions_are_read(trained, tmp_path):
+    for name in ("best.ckpt", "last.ckpt", "history.json"):
+        (tmp_path / name).write_bytes((trained / name).read_bytes())
+    settings = json.loads((trained / "settings.json").read_text())
+    for name in ("text_column", "label_column", "digest"):
+        del settings[name]
+    (tmp_path / "settings.json").write_text(json.dumps(settings))
+    assert load_run(tmp_path, tmp_path).classes == ["class 0", "class 1"]
+    small = ["--channels", "8", "--heads", "2", "--layers", "1", "--lr", "0.02"]
+    begin = ["train", "fake", "--epochs", "2", "--out", str(tmp_path), *small]
+    done = CliRunner().invoke(app, [*begin, "--resume"], catch_exceptions=False)
+    assert done.exit_code == 0
+
+
 def test_signals_of_other_types_are_refused(trained, tmp_path):
     run = load_run(trained, tmp_path)
     run.check(FakeNestedDataset(num_samples=1)[0], "a signal")

@@ -51,6 +51,21 @@ def test_lines_of_json(written):
     assert rows(path) == (["a", "b"], ["1", "x"])
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("a.tsv", "label\ttext\n\n1\ta\n2\tb\n", [3, 4]),
+        ("a.tsv", "\n1\ta\n2\tb\n", [2, 3]),
+        ("a.csv", 'label,text\n1,"a\n\nb"\n2,c\n', [2, 5]),
+        ("a.jsonl", '\n{"text": "a"}\n\n{"text": "b"}\n', [2, 4]),
+    ],
+)
+def test_every_text_has_its_line(written, name, text, lines):
+    found = read_labelled_texts(written(name, text))
+    assert found.sources == [f"line {number}" for number in lines]
+    assert found.at([1]).sources == [f"line {lines[1]}"]
+
+
 def test_folders_of_classes(written, tmp_path):
     for name, text in {
         "d/pos/1.txt": "good\n",
@@ -61,6 +76,7 @@ def test_folders_of_classes(written, tmp_path):
     }.items():
         written(name, text)
     assert rows(tmp_path / "d") == (["bad", "good\n"], ["neg", "pos"])
+    assert read_labelled_texts(tmp_path / "d").sources == ["neg/2.txt", "pos/1.txt"]
 
 
 def test_an_order_by_seed(written):
