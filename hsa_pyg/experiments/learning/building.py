@@ -41,10 +41,12 @@ def build_model(settings: LearningSettings, task: Task) -> torch.nn.Module:
         for key, name in _ARGUMENTS.items()
         if getattr(settings, key) is not None
     }
-    if settings.position_channels is not None:
-        options["position"] = HierarchicalPosition(
-            task.domains, settings.position_channels
-        )
+    if (size := settings.position_channels) is not None:
+        domains = {
+            kind: domain(size) if callable(domain) else domain
+            for kind, domain in task.domains.items()
+        }
+        options["position"] = HierarchicalPosition(domains, size)
     if task.encoder is not None:
         options["encoder"] = task.encoder(settings.channels or 1)
     elif task.vocab_sizes:

@@ -33,7 +33,7 @@ SCHEDULES = ("cosine", "linear")
 PRECISIONS = ("32", "bf16", "16")
 #: Tasks of documents: document > paragraph > sentence > token.
 DOCUMENTS = ("movie-reviews", "imdb", "elec")
-ITEMS = ("emoji", "clip-art")
+ITEMS = ("emoji", "clip-art", "n24news")
 MOLECULES = ("bbbp", "esol")
 PARTS = ("text", "image", "both")
 TARGETS = ("category", "subcategory")
@@ -105,7 +105,8 @@ class LearningSettings:
         epochs: Most epochs.
         patience: Epochs without a better validation score after which training ends; 0
             trains for all epochs.
-        max_tokens: Tokens that are kept of each document; 0 keeps all.
+        max_tokens: Tokens that are kept of each document, of n24news of each text; 0
+            keeps all.
         train_size: Training signals, drawn once for all seeds; 0 for all.
         val_size: The same of validation.
         test_size: The same of the test.
@@ -115,8 +116,8 @@ class LearningSettings:
         phrase_weight: Weight of the loss on every phrase of SST beside that on whole
             sentences.
         length: Lengths of list-ops lie between these two.
-        parts: What an item of emoji or clip-art is known by: ``"text"``, ``"image"`` or
-            ``"both"``.
+        parts: What an item of emoji, clip-art or n24news is known by: ``"text"``,
+            ``"image"`` or ``"both"``.
         target: Of emoji, ``"category"`` or ``"subcategory"``.
     """
 
@@ -209,7 +210,7 @@ def _clear(settings: LearningSettings) -> LearningSettings:
         absent.add("tune_vectors")
     if settings.tree != "own":
         absent |= {"depth", "group"}
-    if not documents:
+    if not documents and task != "n24news":
         absent.add("max_tokens")
     if not documents and task != "sst":
         absent |= {"features", "tune_vectors"}

@@ -29,6 +29,7 @@ TASKS: dict[str, tuple[str, str]] = {
     "list-ops": ("expressions", "list_ops"),
     "emoji": ("items", "emoji"),
     "clip-art": ("items", "clip_art"),
+    "n24news": ("items", "n24news"),
     "bbbp": ("molecules", "bbbp"),
     "esol": ("molecules", "esol"),
 }
@@ -56,7 +57,8 @@ class Task:
         outputs: Classes, or 1 for regression.
         kind: What is predicted, from ``signal.y``: a class ``[1]`` long, or a number
             ``[1]`` float.
-        domains: Of :class:`~hsa_pyg.nn.HierarchicalPosition`, per parent type.
+        domains: Of :class:`~hsa_pyg.nn.HierarchicalPosition`, per parent type: a name,
+            or what makes a module of a size.
         encoder: Makes the leaf encoder of a width; None for the schema's own.
         model: Makes the model of a name, with the arguments of
             :func:`~hsa_pyg.experiments.models.make_model`; None for that one.

@@ -49,6 +49,7 @@ _OF_TASK: dict[str, dict[str, Any]] = {
     "sst": {"batch_size": 64, "window": 5, "lr": 2e-3, "epochs": 10, "patience": 4},
     "emoji": {"batch_size": 32, "epochs": 25, "patience": 8, "dropout": 0.4},
     "clip-art": {"batch_size": 32},
+    "n24news": {"batch_size": 32, "epochs": 5, "patience": 2},
     "bbbp": {"batch_size": 32, "epochs": 40, "patience": 10},
     "esol": {"batch_size": 32, "epochs": 40, "patience": 10},
     # A tenth of Long Range Arena's training set; its own sizes of the others.

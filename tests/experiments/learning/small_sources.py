@@ -142,3 +142,25 @@ def write_clip_art(data, number=10):
                 'xmlns:dc="http://purl.org/dc/elements/1.1/">'
                 f"<dc:title>It {word} {i}</dc:title></c:Work></metadata></svg>"
             )
+
+
+def write_news(data, number=60):
+    """Articles on wins and on soups, each with a picture, in one file."""
+    folder = data / "n24news"
+    (folder / "imgs").mkdir(parents=True)
+    articles = []
+    for i in range(number):
+        section, word = (("Sports", "won"), ("Food", "soup"))[i % 2]
+        articles.append(
+            {
+                "section": section,
+                "headline": f"They {word}.",
+                "abstract": f"A story of {word}.",
+                "caption": f"The {word} in a picture.",
+                "image_id": f"id-{i}",
+                "body": f"First a {word}. Then another.\n\nAnd an end.",
+            }
+        )
+        picture = Image.new("RGB", (32, 20), (i, 0, 9 * len(word)))
+        picture.save(folder / "imgs" / f"id-{i}.jpg")
+    (folder / "nytimes_dataset.json").write_text(json.dumps(articles))

@@ -9,7 +9,7 @@ from hsa_pyg.cli.app import app
 from hsa_pyg.experiments.learning.experiment import Learning
 from hsa_pyg.experiments.learning.settings import LearningSettings, complete_settings
 from hsa_pyg.experiments.learning.task import load_task
-from tests.experiments.learning import tiny_data
+from tests.experiments.learning import small_sources, tiny_data
 
 TINY = {
     "channels": 8,
@@ -154,6 +154,40 @@ def test_list_ops_on_their_own_tree_and_others(run):
     assert sorted(trees) == ["flat", "own", "windows"]
     for result in found:
         check(result, epochs=1)
+
+
+@pytest.mark.parametrize("name", ["emoji", "clip-art", "n24news"])
+def test_items_from_the_files_to_the_page(run, tmp_path, name):
+    if name == "emoji":
+        small_sources.write_emoji(tmp_path / "cache")
+    elif name == "clip-art":
+        small_sources.write_clip_art(tmp_path / "data")
+    else:
+        small_sources.write_news(tmp_path / "data")
+    found = run(name, "--set", "model=hsa,bag-of-words", "--set", "parts=text,both")
+    models = [one["configuration"]["model"] for one in found]
+    assert set(models) == {"hsa", "bag-of-words"}
+    for result, model in zip(found, models, strict=True):
+        check(result, epochs=1 if model == "bag-of-words" else 2)
+    CliRunner().invoke(app, ["report", name], catch_exceptions=False)
+    page = (tmp_path / "docs" / "results.md").read_text()
+    assert "| hsa, parts text | 1 |" in page
+
+
+@pytest.mark.parametrize(("task", "score"), [("bbbp", "roc_auc"), ("esol", "rmse")])
+def test_molecules_from_the_files_to_the_page(run, tmp_path, task, score):
+    small_sources.write_molecules(tmp_path / "data")
+    found = run("molecules", task=task)
+    assert len(found) == 5
+    for result in found:
+        best, told = result["final"]["best_epoch"], result["history"][f"val_{score}"]
+        assert result["final"][f"val_{score}"] == told[best]
+        assert told[best] == (min(told) if task == "esol" else max(told))
+        assert result["final"][f"test_{score}"] >= 0.0
+    CliRunner().invoke(app, ["report", "molecules"], catch_exceptions=False)
+    page = (tmp_path / "docs" / "results.md").read_text()
+    for model in ("gine-hsa", "gine-multihead", "gine-performer", "gine-none"):
+        assert f"| {model} | 1 |" in page
 
 
 @pytest.mark.parametrize("model", ["hsa", "flat", "deepset"])

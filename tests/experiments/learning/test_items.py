@@ -6,6 +6,7 @@ from hsa_pyg.experiments.learning.building import build_model
 from hsa_pyg.experiments.learning.settings import LearningSettings, complete_settings
 from hsa_pyg.experiments.learning.task import load_task
 from hsa_pyg.loader import DataLoader
+from hsa_pyg.nn import KeyValuePosition
 from tests.experiments.learning import small_sources
 
 SMALL = {"channels": 8, "heads": 2, "position_channels": 4}
@@ -70,3 +71,42 @@ def test_clip_art_has_22_classes(tmp_path):
 def test_clip_art_that_is_not_there_says_where_to_get_it(tmp_path):
     with pytest.raises(SettingsError, match="openclipart-png"):
         load(tmp_path, task="clip-art")
+
+
+@pytest.mark.parametrize(
+    ("parts", "documents", "pictures"), [("both", 4, 1), ("text", 3, 0)]
+)
+def test_news_have_their_parts_and_positions_by_key(
+    tmp_path, parts, documents, pictures
+):
+    small_sources.write_news(tmp_path / "data")
+    settings, task = load(tmp_path, task="n24news", parts=parts)
+    assert task.outputs == 2
+    assert len(task.train) + len(task.val) + len(task.test) == 60
+    assert task.facts["left out"]["train"] == {}
+    signal = task.train[0]
+    assert signal["document"].num_nodes == documents
+    assert signal["image"].num_nodes == pictures
+    batch = next(iter(DataLoader(task.train, 4, schema=task.schema)))
+    model = build_model(settings, task)
+    assert model(batch).isfinite().all()
+    item, figure = (model.position.domains[kind] for kind in ("item", "figure"))
+    assert isinstance(item, KeyValuePosition)
+    assert item.embedding.weight.shape == (6, 4)
+    assert item is not figure
+    again = build_model(settings, task).position.domains["item"]
+    assert not torch.equal(again.embedding.weight, item.embedding.weight)
+
+
+def test_texts_of_news_are_cut(tmp_path):
+    small_sources.write_news(tmp_path / "data")
+    _, whole = load(tmp_path, task="n24news", parts="text")
+    _, cut = load(tmp_path, task="n24news", parts="text", max_tokens=2)
+    assert leaves(whole, "token") > leaves(cut, "token") == 3 * 2 * len(cut.train)
+    assert "caption" not in repr(whole.texts()[0].texts)
+    assert "picture" not in repr(whole.texts()[0].texts)
+
+
+def test_news_that_are_not_there_say_where_to_get_them(tmp_path):
+    with pytest.raises(SettingsError, match="N24News there"):
+        load(tmp_path, task="n24news")
