@@ -1,4 +1,4 @@
-"""Reading the checkpoint of a run that is not finished."""
+"""Reading what a run that is not finished has left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ def load_checkpoint(path: Path, *, weights_only: bool = True) -> Any:
     try:
         return torch.load(path, weights_only=weights_only, map_location="cpu")
     except Exception as error:  # a damaged pickle raises whatever it comes upon
-        raise SettingsError(
-            f"{path} is damaged ({type(error).__name__}): delete the folder "
-            f"{path.parent} to begin the run again."
-        ) from error
+        raise damaged(path, type(error).__name__) from error
+
+
+def damaged(path: Path, reason: object) -> SettingsError:
+    """What is said of a file in the folder of a run that cannot be read."""
+    return SettingsError(
+        f"{path} is damaged ({reason}): delete the folder {path.parent} to begin the "
+        "run again."
+    )

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from hsa_pyg.cli import SettingsError
+from hsa_pyg.experiments.checkpoints import damaged
 from hsa_pyg.experiments.configuration import Setting
 from hsa_pyg.experiments.experiment import Experiment, Progress, find_experiment
 from hsa_pyg.experiments.locks import locked
@@ -258,10 +259,7 @@ def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise SettingsError(
-            f"{path} is damaged ({error}): delete the folder {path.parent} to begin "
-            "the run again."
-        ) from error
+        raise damaged(path, error) from error
 
 
 def _environment(run: Run, experiment: Experiment) -> dict[str, Any]:
