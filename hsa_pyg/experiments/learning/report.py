@@ -58,6 +58,8 @@ def write_report(records: Sequence[Record], images: Path, name: str) -> str:
     for record in records:
         task = record.configuration["task"]
         task += "-binary" if record.configuration["binary"] else ""
+        target = record.configuration["target"]
+        task += f"-{target}" if target == "subcategory" else ""
         tasks.setdefault(task, []).append(record)
     parts = [f"## {name}"]
     for task in sorted(tasks):

@@ -144,7 +144,10 @@ def test_classes_of_sst_are_tables_of_their_own(tmp_path):
     records = [
         record("hsa", 0, 0.5, task="sst", binary=False),
         record("hsa", 0, 0.9, task="sst", binary=True),
+        record("hsa", 0, 0.7, task="emoji"),
+        record("hsa", 0, 0.3, task="emoji", target="subcategory"),
     ]
     text = write_report(records, tmp_path, "sst")
     assert "### sst\n" in text
     assert "### sst-binary\n" in text
+    assert "### emoji-subcategory\n" in text
