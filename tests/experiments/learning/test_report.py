@@ -140,7 +140,7 @@ def test_settings_are_compared_with_as_much_to_train_on(tmp_path):
     assert text.count("| -0.100 ± 0.000 (n=2) |") == 2
 
 
-def test_classes_of_sst_are_tables_of_their_own(tmp_path):
+def test_other_classes_are_tables_of_their_own(tmp_path):
     records = [
         record("hsa", 0, 0.5, task="sst", binary=False),
         record("hsa", 0, 0.9, task="sst", binary=True),
