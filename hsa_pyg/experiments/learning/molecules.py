@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,6 @@ def _task(name: str, file: str, data: Path, cache: Path) -> Task:
     if not regression:
         for part, chosen in (("training", train), ("validation", val), ("test", test)):
             _check_classes([int(one.y) for one in chosen], part, source)
-    mean = sum(float(one.y) for one in train) / len(train) if regression else 0.0
     return Task(
         train,
         val,
@@ -64,7 +62,7 @@ def _task(name: str, file: str, data: Path, cache: Path) -> Task:
         vocab_sizes={"atom": ATOM_SIZES},
         outputs=1 if regression else 2,
         kind="regression" if regression else "classification",
-        model=partial(molecule_model, start=mean),
+        model=molecule_model,
         score="rmse" if regression else "roc_auc",
         facts={
             "train": len(train),
@@ -89,8 +87,6 @@ def molecule_model(
     schema: Schema,
     out_channels: int,
     channels: int = 64,
-    *,
-    start: float = 0.0,
     **kwargs: Any,
 ) -> torch.nn.Module:
     """A model of molecules: those of ``GRAPH_MODELS`` read the bonds, too.
@@ -101,20 +97,13 @@ def molecule_model(
         schema: Schema of the molecules.
         out_channels: Size of the output.
         channels: Size of the vectors.
-        start: Added to what an untrained model gives, such as the mean of what it is to
-            predict.
         **kwargs: As for :func:`~hsa_pyg.experiments.models.make_model`.
     """
-    model: Any
-    if name in GRAPH_MODELS:
-        local, _, attention = name.partition("-")
-        kwargs |= {"edge_sizes": BOND_SIZES, "local": local, "attention": attention}
-        model = GlobalAttentionGNN.from_schema(schema, out_channels, channels, **kwargs)
-    else:
-        model = make_model(name, schema, out_channels, channels, **kwargs)
-    with torch.no_grad():
-        model.head.bias.add_(start)
-    return model
+    if name not in GRAPH_MODELS:
+        return make_model(name, schema, out_channels, channels, **kwargs)
+    local, _, attention = name.partition("-")
+    kwargs |= {"edge_sizes": BOND_SIZES, "local": local, "attention": attention}
+    return GlobalAttentionGNN.from_schema(schema, out_channels, channels, **kwargs)
 
 
 def scaffold_split(smiles: Sequence[str]) -> tuple[list[int], list[int], list[int]]:

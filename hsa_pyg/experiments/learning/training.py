@@ -222,7 +222,9 @@ class TaskTraining:
                 self.model, task.outputs, settings.phrase_weight or 0.0, **options
             )
             if classes
-            else SignalRegressor(self.model, **options)
+            else SignalRegressor.from_targets(
+                self.model, torch.cat([one.y for one in task.train]), **options
+            )
         )
         self.data = SignalDataModule(
             task.train,
