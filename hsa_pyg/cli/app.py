@@ -27,6 +27,7 @@ Format = Annotated[
     ),
 ]
 Images = Annotated[bool, typer.Option(help="Read the pictures of documents.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1)]
 MaxTokens = Annotated[
     int | None, typer.Option(min=1, help="Cut documents to so many tokens.")
 ]
@@ -83,7 +84,7 @@ def train(
     epochs: Annotated[int, typer.Option(min=1)] = 10,
     batch_size: Annotated[int, typer.Option(min=1, help="Signals per batch.")] = 16,
     lr: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
-    seed: int = 0,
+    seed: Seed = 0,
     max_tokens: MaxTokens = None,
     train_size: Annotated[
         int | None, typer.Option(min=1, help="Train on so many signals only.")
@@ -164,7 +165,7 @@ def demo(
     root: Root = Path("runs/data"),
     train_size: Annotated[int, typer.Option(min=2, help="Reviews to train on.")] = 400,
     epochs: Annotated[int, typer.Option(min=1)] = 3,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> None:
     """Train hierarchical and flat attention on film reviews and compare them.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from hsa_pyg.cli import SettingsError
 
 #: Labels that a sentence lists.
 _SHOWN = 12
+#: Folder of texts without a label, as aclImdb ships.
+_UNLABELLED = "unsup"
 _FORMS = (
     "a .tsv or .csv file with a header that names its columns, a .tsv file of lines "
     "label<TAB>text, a .jsonl file of objects, or a folder with a folder of .txt files "
@@ -104,17 +107,32 @@ Row = tuple[str, str | None, str]
 
 
 def _folder(path: Path) -> Iterator[Row]:
-    classes = sorted(x for x in path.iterdir() if x.is_dir() and x.name[0] != ".")
-    # As aclImdb ships: texts without a label.
-    for folder in [x for x in classes if x.name != "unsup"]:
-        files = sorted(folder.glob("*.txt"))
+    classes = [x for x in _visible(path) if x.is_dir() and x.name != _UNLABELLED]
+    read: set[Path] = set(classes)
+    for folder in classes:
+        # What is no file, such as a pipe, cannot be read to its end.
+        files = [x for x in _visible(folder) if x.suffix == ".txt" and x.is_file()]
         if not files:
             raise SettingsError(
                 f"{folder.as_posix()!r} has no .txt files; {path.as_posix()!r} must be "
                 "a folder with a folder of .txt files for each class, and no others."
             )
+        read.update(files)
         for file in files:
             yield _decoded(file), folder.name, file.relative_to(path).as_posix()
+    there = [*_visible(path), *(x for folder in classes for x in _visible(folder))]
+    left = [x.relative_to(path).as_posix() for x in there if x not in read]
+    if left:
+        warnings.warn(
+            f"Not read in {path.as_posix()!r}, where each folder is a class of .txt "
+            f"files: {some_labels(left)} ({len(left)} in all).",
+            stacklevel=2,
+        )
+
+
+def _visible(folder: Path) -> list[Path]:
+    """What a folder holds, but for hidden files, by name."""
+    return sorted(x for x in folder.iterdir() if x.name[0] != ".")
 
 
 def _decoded(path: Path) -> str:
@@ -201,11 +219,13 @@ def _json_lines(path: Path, text_column: str, label_column: str) -> Iterator[Row
                 "--text-column."
             )
         label = item.get(label_column)
-        if label is not None and not isinstance(label, str | int):
+        whole = isinstance(label, int) and not isinstance(label, bool)
+        if label is not None and not whole and not isinstance(label, str):
             raise SettingsError(
-                f"{where} has the label {label!r}; labels are names or numbers."
+                f"{where} has the label {json.dumps(label)}; labels are names or whole "
+                "numbers."
             )
-        yield text, None if label is None else str(label), place
+        yield text, None if label is None else str(label).strip() or None, place
 
 
 def some_labels(labels: Sequence[str]) -> str:

@@ -13,7 +13,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from hsa_pyg.cli import SettingsError
-from hsa_pyg.cli.labelled_texts import read_labelled_texts, some_labels
+from hsa_pyg.cli.labelled_texts import (
+    LabelledTexts,
+    read_labelled_texts,
+    some_labels,
+)
 from hsa_pyg.converters import DocumentConverter, EmptyDocumentError, HashedWords
 from hsa_pyg.data import NestedSignal, Schema
 from hsa_pyg.datasets.splits import TRAIN_VAL_TEST, hash_split
@@ -62,8 +66,8 @@ class OwnTexts:
     def parts(self) -> Mapping[str, str]:
         """The part of each text: 80/10/10 of every class, by a hash of the text.
 
-        A text that stands there twice is in one part, so that no text that is tested
-        on was trained on.
+        Texts that differ in white space or capitals alone are one, so that no text that
+        is tested on was trained on.
         """
         return hash_split(_class_of_each_text(self.texts, self.labels), TRAIN_VAL_TEST)
 
@@ -115,8 +119,8 @@ def read_own_texts(path: Path, text_column: str, label_column: str) -> OwnTexts:
         label_column: Name of that of the labels.
 
     Raises:
-        SettingsError: If they cannot be read, have no labels, one class only or a
-            class with fewer than ten different texts.
+        SettingsError: If they cannot be read, have no labels, one class only, a text
+            with two labels or a class with fewer than ten different texts.
     """
     found = read_labelled_texts(path, text_column, label_column)
     where = repr(path.as_posix())
@@ -131,6 +135,7 @@ def read_own_texts(path: Path, text_column: str, label_column: str) -> OwnTexts:
             f"All {len(found)} texts in {where} have the label {classes[0]!r}: there "
             "is nothing to tell apart; training needs two labels or more."
         )
+    _check_one_label(found, found.labels, where)
     counts = Counter(_class_of_each_text(found.texts, found.labels).values())
     few = [f"{name} ({counts[name]})" for name in classes if counts[name] < LEAST]
     if few:
@@ -143,12 +148,26 @@ def read_own_texts(path: Path, text_column: str, label_column: str) -> OwnTexts:
 
 
 def _class_of_each_text(texts: Sequence[str], labels: Sequence[str]) -> dict[str, str]:
-    """Different texts, with their first label."""
-    first: dict[str, str] = {}
-    for text, label in zip(texts, labels, strict=True):
-        first.setdefault(_key(text), label)
-    return first
+    """Different texts, with their labels."""
+    return dict(zip(map(_key, texts), labels, strict=True))
+
+
+def _check_one_label(found: LabelledTexts, labels: Sequence[str], where: str) -> None:
+    first: dict[str, int] = {}
+    several = []
+    for place, (text, label) in enumerate(zip(found.texts, labels, strict=True)):
+        before = first.setdefault(_key(text), place)
+        # Texts without a word are told of when they are converted.
+        if labels[before] != label and _key(text):
+            one, other = found.sources[before], found.sources[place]
+            several.append(f"{one} ({labels[before]}) and {other} ({label})")
+    if several:
+        raise SettingsError(
+            f"Texts in {where} stand there again under another label, {len(several)} "
+            f"in all: {some_labels(several)}. Leave one label to each text."
+        )
 
 
 def _key(text: str) -> str:
-    return text.strip()
+    """What two texts have in common that are the same words to a model."""
+    return " ".join(text.casefold().split())

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import warnings
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -80,6 +81,8 @@ def train_model(
         FloatingPointError: If the loss stops being finite.
     """
     _check_device(device)
+    if not 0.0 < settings.lr < math.inf:
+        raise SettingsError(f"--lr must be above 0 and finite, got {settings.lr}.")
     settings = replace(settings, dataset=full_name(settings.dataset))
     begun = _check_same(settings, out) if resume else {}
     source = load_source(

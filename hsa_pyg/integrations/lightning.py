@@ -8,14 +8,15 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 from torch_geometric.data import HeteroData
 from torch_geometric.loader import DataLoader
 
 from hsa_pyg.integrations.batching import LengthGroupedSampler
+from hsa_pyg.integrations.schedule import warmup_schedule
 from hsa_pyg.integrations.targets import (
     TargetScale,
     check_numbers,
+    check_precision,
     check_rows,
     check_same_shape,
     mean_and_std,
@@ -160,7 +161,7 @@ class SignalModule(pl.LightningModule):
             fused=matrices[0].device.type == "cpu" and "mixed" not in precision,
         )
         steps = max(int(self.trainer.estimated_stepping_batches), 1)
-        scheduler = _warmup_schedule(optimizer, steps, self.warmup, self.schedule)
+        scheduler = warmup_schedule(optimizer, steps, self.warmup, self.schedule)
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
@@ -279,8 +280,7 @@ class SignalRegressor(SignalModule):
 
         Args:
             model: Maps a batch of signals to ``[num_trees, k]``.
-            targets: Floats ``[signals, k]``, or ``[signals]`` for one target:
-                ``torch.stack([signal.y for signal in train])``.
+            targets: Floats ``[signals, k]``, or ``[signals]`` for one target.
             **kwargs: As for the class itself.
 
         Raises:
@@ -293,6 +293,10 @@ class SignalRegressor(SignalModule):
         return MetricCollection(
             {"rmse": MeanSquaredError(squared=False), "mae": MeanAbsoluteError()}
         )
+
+    def setup(self, stage: str) -> None:
+        """Refuse a precision that would round the targets."""
+        check_precision(str(self.trainer.precision))
 
     def forward(self, batch: HeteroData) -> Tensor:
         """Numbers ``[num_trees, k]`` of a batch, in the targets' own units."""
@@ -385,16 +389,3 @@ class SignalDataModule(pl.LightningDataModule):
 
 def _num_leaves(signal: HeteroData) -> int:
     return sum(store.x.size(0) for store in signal.node_stores if "x" in store)
-
-
-def _warmup_schedule(
-    optimizer: torch.optim.Optimizer, steps: int, warmup: float, schedule: str
-) -> SequentialLR:
-    rise = round(steps * warmup)
-    up = LinearLR(optimizer, start_factor=1 / (rise + 1), total_iters=rise)
-    down: CosineAnnealingLR | LinearLR
-    if schedule == "cosine":
-        down = CosineAnnealingLR(optimizer, T_max=steps - rise)
-    else:
-        down = LinearLR(optimizer, 1.0, end_factor=0.0, total_iters=steps - rise)
-    return SequentialLR(optimizer, [up, down], milestones=[rise])

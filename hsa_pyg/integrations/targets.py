@@ -11,11 +11,15 @@ from torch_geometric.data import HeteroData
 __all__ = [
     "TargetScale",
     "check_numbers",
+    "check_precision",
     "check_rows",
     "check_same_shape",
     "mean_and_std",
     "read_targets",
 ]
+
+#: Rounding in single precision, in deviations, above which targets are refused.
+_COARSE = 1e-3
 
 
 class TargetScale(nn.Module):
@@ -51,11 +55,20 @@ class TargetScale(nn.Module):
                 f"mean has {len(self.mean)} numbers and std {len(self.std)}: give one "
                 "of both for all targets, or for each of them."
             )
+        #: Whether one number is for all targets, and not for a single one.
+        self.shared = isinstance(mean, int | float)
         finite = torch.isfinite(self.mean).all() and torch.isfinite(self.std).all()
         if not finite or not (self.std > 0).all():
             raise ValueError(
                 f"mean must be finite and std above 0, got mean={mean}, std={std}: "
                 "leave out a target that never changes."
+            )
+        far = (self.mean.abs() * torch.finfo(torch.float).eps / self.std).max()
+        if far > _COARSE:
+            raise ValueError(
+                f"Targets of mean {mean} and deviation {std} cannot be told apart in "
+                "single precision: subtract a whole number from them first, such as "
+                "the day that times count from."
             )
 
     def forward(self, targets: Tensor) -> Tensor:
@@ -72,10 +85,11 @@ class TargetScale(nn.Module):
         """
         if self.mean is None or self.std is None:
             return output
-        if len(self.mean) not in (1, output.size(1)):
+        if len(self.mean) != output.size(1) and not self.shared:
             raise ValueError(
                 f"The model gave {output.size(1)} numbers per signal, but mean and std "
-                f"are for {len(self.mean)} targets: give one of both for each."
+                f"are for {len(self.mean)} targets: give one of both for each, or to "
+                "from_targets the targets as [signals, k] by torch.stack."
             )
         return output * self.std + self.mean
 
@@ -175,4 +189,18 @@ def check_same_shape(output: Tensor, targets: Tensor) -> None:
             f"The model gave {output.size(1)} numbers per signal for "
             f"{targets.size(1)} targets: make it with out_channels={targets.size(1)}, "
             f"or give each signal.y {output.size(1)} targets."
+        )
+
+
+def check_precision(precision: str) -> None:
+    """Refuse a trainer that turns a whole module to half precision.
+
+    Raises:
+        ValueError: It names the precision to take instead.
+    """
+    half = precision.removesuffix("-true")
+    if precision in ("bf16-true", "16-true"):
+        raise ValueError(
+            f"precision={precision!r} would round targets and scores to half "
+            f"precision: take precision='{half}-mixed'."
         )

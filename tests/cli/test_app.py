@@ -118,3 +118,9 @@ def test_a_device_that_is_not_there_is_one_sentence(run):
         run("train", "fake", "--epochs", "1", "--device", absent, *SMALL)
     with pytest.raises(SettingsError, match="'cdua' is none of auto, cpu, gpu, cuda"):
         run("train", "no-such-data", "--device", "cdua")
+
+
+@pytest.mark.parametrize("lr", ["-1", "0", "nan", "inf"])
+def test_a_learning_rate_is_above_zero_and_finite(run, lr):
+    with pytest.raises(SettingsError, match="--lr must be above 0 and finite"):
+        run("train", "no-such-data", f"--lr={lr}")

@@ -75,8 +75,11 @@ def test_folders_of_classes(written, tmp_path):
         "d/.cache/4.txt": "hidden",
     }.items():
         written(name, text)
-    assert rows(tmp_path / "d") == (["bad", "good\n"], ["neg", "pos"])
-    assert read_labelled_texts(tmp_path / "d").sources == ["neg/2.txt", "pos/1.txt"]
+    with pytest.warns(UserWarning, match=r"unsup, neg/notes\.md \(2 in all\)"):
+        assert rows(tmp_path / "d") == (["bad", "good\n"], ["neg", "pos"])
+    with pytest.warns(UserWarning, match=r"Not read in .*/d'"):
+        found = read_labelled_texts(tmp_path / "d")
+    assert found.sources == ["neg/2.txt", "pos/1.txt"]
 
 
 def test_an_order_by_seed(written):
@@ -105,7 +108,7 @@ def test_an_order_by_seed(written):
         ("a.csv", 'label,text\n1,"a\n0,b\n', "no table: unexpected end of data"),
         ("a.jsonl", "{", "line 1 of .* is no JSON"),
         ("a.jsonl", '{"body": "a"}', "no object with a text 'text'"),
-        ("a.jsonl", '{"text": "a", "label": [1]}', "labels are names or numbers"),
+        ("a.jsonl", '{"text": "a", "label": [1]}', "labels are names or whole"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}', "for 1 of 2 texts"),
     ],
 )
@@ -144,3 +147,26 @@ def test_what_is_not_there(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"text\n\xff\xfe\n")
     with pytest.raises(SettingsError, match="is not in UTF-8"):
         rows(tmp_path / "a.csv")
+
+
+def test_what_is_not_read_in_a_folder_is_named(tmp_path):
+    for name in ("neg/1.txt", "pos/1.txt", "pos/more/2.txt", "pos/3.md", "notes.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"words of {name}")
+    (tmp_path / "unsup").mkdir()
+    (tmp_path / "pos" / ".draft.txt").write_text("hidden")
+    (tmp_path / "pos" / "gone.txt").symlink_to(tmp_path / "nowhere")
+    left = r"notes\.txt, unsup, pos/3\.md, pos/gone\.txt, pos/more \(5 in all\)"
+    with pytest.warns(UserWarning, match=left):
+        found = read_labelled_texts(tmp_path)
+    assert found.sources == ["neg/1.txt", "pos/1.txt"]
+
+
+def test_labels_of_json_lines_are_names_or_whole_numbers(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "label": " x "}\n{"text": "b", "label": 1}\n')
+    assert read_labelled_texts(path).labels == ["x", "1"]
+    path.write_text('{"text": "a", "label": true}\n')
+    with pytest.raises(SettingsError, match="has the label true; labels are names"):
+        read_labelled_texts(path)

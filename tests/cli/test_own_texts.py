@@ -53,8 +53,9 @@ def test_a_signal_says_where_its_text_stands(written):
 
 def test_a_text_is_never_in_two_parts(written):
     rows = two_classes()
-    texts = written([*rows, *rows, *((label, f"{text} ") for label, text in rows)])
-    parts = texts.convert()
+    others = [str.upper, lambda text: text.replace(" ", "   ") + " "]
+    again = [(label, other(text)) for other in others for label, text in rows]
+    parts = written([*rows, *again]).convert()
     assert sum(len(signals) for signals in parts.values()) == 60
     ids = {
         part: {tuple(signal["token"].x.tolist()) for signal in signals}
@@ -108,3 +109,11 @@ def test_texts_without_a_word_are_counted_and_named(written):
         written(rows).convert()
     with pytest.raises(SettingsError, match=r"a\.tsv': .*line 22.* NUL"):
         written([*two_classes(), ("c0", "x\0y")]).convert()
+
+
+def test_a_text_has_one_label(written):
+    rows = [*two_classes(), ("c1", "TEXT 0 is here.")]
+    with pytest.raises(
+        SettingsError, match=r"1 in all: line 2 \(c0\) and line 22 \(c1"
+    ):
+        written(rows)

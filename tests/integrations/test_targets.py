@@ -5,6 +5,7 @@ from torch_geometric.data import Batch, HeteroData
 from hsa_pyg.integrations.targets import (
     TargetScale,
     check_numbers,
+    check_precision,
     check_rows,
     check_same_shape,
     mean_and_std,
@@ -128,3 +129,24 @@ def test_output_for_another_number_of_targets_is_refused():
     check_same_shape(torch.zeros(3, 2), torch.zeros(3, 2))
     with pytest.raises(ValueError, match=r"gave 1 numbers .* out_channels=2"):
         check_same_shape(torch.zeros(3, 1), torch.zeros(3, 2))
+
+
+def test_targets_that_single_precision_would_round_are_refused():
+    # Seconds since 1970, ten of deviation.
+    with pytest.raises(ValueError, match="subtract a whole number from them first"):
+        TargetScale(1.7e9, 10.0)
+    assert TargetScale(2019.3, 0.5).mean.tolist() == pytest.approx([2019.3])
+
+
+def test_one_target_is_not_all_of_them():
+    pooled = TargetScale(*mean_and_std(torch.tensor([1.0, 5.0, 3.0, 4.0])))
+    with pytest.raises(ValueError, match=r"as \[signals, k\] by torch\.stack"):
+        pooled.invert(torch.zeros(2, 2))
+    assert TargetScale(1.0, 2.0).invert(torch.zeros(2, 2)).tolist() == [[1.0, 1.0]] * 2
+
+
+@pytest.mark.parametrize("half", ["bf16", "16"])
+def test_half_precision_of_the_whole_module_is_refused(half):
+    with pytest.raises(ValueError, match=f"take precision='{half}-mixed'"):
+        check_precision(f"{half}-true")
+    check_precision(f"{half}-mixed")
