@@ -307,6 +307,14 @@ def _collating(options: Options, made: list[NestedSignal]) -> tuple[float, float
     return median(joining), median(compiling)
 
 
+class EachNode(NamedTuple):
+    """What :class:`~hsa_pyg.nn.HSAConv` takes, with a row for each node."""
+
+    position: Tensor
+    domain: Tensor
+    position_index: None = None
+
+
 class RowPerNode(torch.nn.Module):
     """Positions with a row for each node, however many are equal."""
 
@@ -314,9 +322,9 @@ class RowPerNode(torch.nn.Module):
         super().__init__()
         self.position = position
 
-    def distinct(self, batch: Any, hierarchy: Any) -> tuple[Tensor, Tensor, None]:
+    def distinct(self, batch: Any, hierarchy: Any) -> EachNode:
         """Of each node its position and domain, and no index."""
-        return *self.position(batch, hierarchy), None
+        return EachNode(*self.position(batch, hierarchy))
 
 
 def positions(options: Options) -> Section:

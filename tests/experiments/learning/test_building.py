@@ -94,5 +94,5 @@ def test_a_task_may_have_models_of_its_own():
     assert build_model(settings, task) == "a model"
     assert seen == {
         **{"name": "gine-hsa", "channels": 8, "outputs": 1, "num_layers": 2},
-        **{"heads": 2, "expansion": 2, "readout": "mean", "dropout": 0.2},
+        **{"heads": 2, "expansion": 2, "readout": "mean", "dropout": 0.1},
     }
