@@ -43,3 +43,25 @@ def check_least(settings: Any, least: Mapping[str, float]) -> None:
             raise SettingsError(f"{name} must be a finite number, got {value}.")
         if value is not None and value < bound:
             raise SettingsError(f"{name} must be at least {bound}, got {value}.")
+
+
+def check_heads(settings: Any) -> None:
+    """Check that the heads fit the channels; None for either is left out.
+
+    Args:
+        settings: The settings, with ``model``, ``heads`` and ``channels``.
+
+    Raises:
+        SettingsError: if the heads do not divide the channels, or leave performer
+            attention one channel each, for which it has no random features.
+    """
+    heads, channels = settings.heads, settings.channels
+    if heads is None or channels is None:
+        return
+    if channels % heads:
+        raise SettingsError(f"{heads} heads do not divide {channels} channels.")
+    if settings.model.endswith("performer") and heads == channels:
+        raise SettingsError(
+            f"Performer attention needs heads of two channels at least: {heads} heads "
+            f"leave one of {channels}."
+        )

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from hsa_pyg.cli import SettingsError
-from hsa_pyg.experiments.checks import check_least, check_name
+from hsa_pyg.experiments.checks import check_heads, check_least, check_name
 from hsa_pyg.experiments.learning.task import TASKS
 from hsa_pyg.experiments.learning.usual import usual_settings
 from hsa_pyg.experiments.models.global_attention import GLOBAL, LOCAL
@@ -323,16 +323,7 @@ def _check_together(settings: LearningSettings) -> None:
         return
     if settings.features == "learned" and settings.vectors:
         raise SettingsError("vectors is for features=glove and those of an encoder.")
-    if settings.heads is not None and (settings.channels or 0) % settings.heads:
-        raise SettingsError(
-            f"{settings.heads} heads do not divide {settings.channels} channels."
-        )
-    performer = settings.model.endswith("performer")
-    if performer and settings.heads == settings.channels:
-        raise SettingsError(
-            f"Performer attention needs heads of two channels at least: "
-            f"{settings.heads} heads leave one of {settings.channels}."
-        )
+    check_heads(settings)
     if settings.model == "segment" and (settings.layers or 0) < 2:
         raise SettingsError("The model 'segment' needs layers=2 at least.")
     if settings.tree == "windows" and not settings.windows:

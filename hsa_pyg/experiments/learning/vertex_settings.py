@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hsa_pyg.cli import SettingsError
-from hsa_pyg.experiments.checks import check_least, check_name
+from hsa_pyg.experiments.checks import check_heads, check_least, check_name
 from hsa_pyg.experiments.models.global_attention import GLOBAL, LOCAL
 from hsa_pyg.experiments.models.linked_pages import LINKS
 
@@ -175,12 +175,4 @@ def _check(settings: VertexSettings) -> None:
             f"train_share must be above 0 and at most 0.7, which leaves a tenth to "
             f"the test beside a fifth that validates, got {share}."
         )
-    if settings.heads is not None and (settings.channels or 0) % settings.heads:
-        raise SettingsError(
-            f"{settings.heads} heads do not divide {settings.channels} channels."
-        )
-    if settings.model == "performer" and settings.heads == settings.channels:
-        raise SettingsError(
-            f"Performer attention needs heads of two channels at least: "
-            f"{settings.heads} heads leave one of {settings.channels}."
-        )
+    check_heads(settings)
