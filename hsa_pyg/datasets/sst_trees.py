@@ -9,7 +9,7 @@ import sys
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -59,6 +59,12 @@ class SSTTrees(StoredWhole):
         binary: Make ``y`` of the signals 0 for negative and 1 for positive, and leave
             out sentences that are neutral as a whole, which leaves 6,920, 872 and
             1,821. The labels of the nodes stay as they are.
+        phrases: Make a signal of each phrase of two words or more besides, by the label
+            of its own root, after all sentences: of those that are written alike with
+            the same labels, one, and none that is a sentence of the split. That makes
+            another 132,482, 18,298 and 35,909 signals (binary: 66,000, 9,112 and
+            17,769); models of sentences are trained so on the labels of phrases.
+            ``source`` is the place of the first, as ``"dev.txt:17, character 4"``.
         lowercase: Whether words that differ in case alone have one id.
         max_vocab_size: Number of ids, at most.
         min_frequency: Words seen less often in the training split become ``[UNK]``.
@@ -87,6 +93,7 @@ class SSTTrees(StoredWhole):
         split: Literal["train", "val", "test"] | None = None,
         *,
         binary: bool = False,
+        phrases: bool = False,
         lowercase: bool = True,
         max_vocab_size: int = 20_000,
         min_frequency: int = 1,
@@ -105,6 +112,7 @@ class SSTTrees(StoredWhole):
             )
         self.split = split
         self.binary = binary
+        self.phrases = phrases
         self.lowercase = lowercase
         self.max_vocab_size = max_vocab_size
         self.min_frequency = min_frequency
@@ -144,7 +152,8 @@ class SSTTrees(StoredWhole):
         case = "lower" if self.lowercase else "cased"
         words = f"{case}{self.max_vocab_size}_min{self.min_frequency}"
         labels = "binary" if self.binary else "fine"
-        key = f"{self.split or 'whole'}_{labels}_{words}"
+        parts = "_phrases" if self.phrases else ""
+        key = f"{self.split or 'whole'}_{labels}{parts}_{words}"
         return [f"trees_{key}.pt", f"vocabulary_{words}.json", f"report_{key}.json"]
 
     def download(self) -> None:
@@ -179,15 +188,18 @@ class SSTTrees(StoredWhole):
             for split in ([self.split] if self.split else FILES)
             for line in _read(paths[split])
         ]
+        sentences = len(lines)
+        if self.phrases:
+            lines += _phrases(lines)
         signals = []
-        for where, text in tqdm(
-            lines, desc=f"Converting {type(self).__name__}", disable=not self.log
-        ):
+        bar = tqdm(lines, f"Converting {type(self).__name__}", disable=not self.log)
+        for number, (where, text) in enumerate(bar):
+            kind = "sentences" if number < sentences else "phrases"
             signal = self._convert(where, text, ids)
             if signal is None:
-                report["neutral sentences"] += 1
+                report[f"neutral {kind}"] += 1
             elif self.pre_filter is not None and not self.pre_filter(signal):
-                report["sentences that pre_filter refused"] += 1
+                report[f"{kind} that pre_filter refused"] += 1
             else:
                 if self.pre_transform is not None:
                     signal = self.pre_transform(signal)
@@ -284,6 +296,28 @@ def _read(path: Path) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(decode(content, path.as_posix()).split("\n"), 1):
         if line.strip():
             yield f"{name}:{number}", line
+
+
+def _phrases(sentences: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield each distinct bracket of brackets that is no sentence, with its place.
+
+    What is no tree is left to its sentence's conversion to refuse.
+    """
+    seen = {text.strip() for _, text in sentences}
+    for where, text in sentences:
+        # Of each open bracket, where it opens and whether it holds one.
+        opened: list[tuple[int, bool]] = []
+        for place, character in enumerate(text):
+            if character == "(":
+                if opened:
+                    opened[-1] = (opened[-1][0], True)
+                opened.append((place, False))
+            elif character == ")" and opened:
+                begin, full = opened.pop()
+                phrase = text[begin : place + 1]
+                if full and phrase not in seen:
+                    seen.add(phrase)
+                    yield f"{where}, character {begin}", phrase
 
 
 def _check_labels(signal: NestedSignal, where: str) -> None:

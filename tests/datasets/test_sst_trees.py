@@ -151,6 +151,39 @@ def test_splits_are_the_files(raw, tmp_path, binary):
     ]
 
 
+def test_each_phrase_is_a_signal_once(raw, tmp_path):
+    sentences = [
+        "(4 (2 A) (4 (3 good) (2 film)))",
+        "(3 (3 good) (2 film))",
+        "(1 (4 (3 good) (2 film)) (1 (2 (2 the) (2 end)) (1 bad)))",
+    ]
+    (raw / "train.txt").write_text("\n".join(sentences))
+    found = SSTTrees(tmp_path, "train", phrases=True, raw_folder=raw, log=False)
+    assert [to_brackets(signal) for signal in found] == [
+        *sentences,
+        "(4 (3 good) (2 film))",
+        "(2 (2 the) (2 end))",
+        "(1 (2 (2 the) (2 end)) (1 bad))",
+    ]
+    assert [signal.y.item() for signal in found] == [4, 3, 1, 4, 2, 1]
+    assert [signal.source for signal in found][2:5] == [
+        *("train.txt:3", "train.txt:1, character 9", "train.txt:3, character 28"),
+    ]
+    assert all(signal.validate() for signal in found)
+    binary = SSTTrees(tmp_path, "train", binary=True, phrases=True, log=False)
+    assert [signal.y.item() for signal in binary] == [1, 1, 0, 1, 0]
+    assert binary.report == {"neutral phrases": 1}
+    # The files of sentences alone are others.
+    assert len(SSTTrees(tmp_path, "train", log=False)) == 3
+
+
+@needs_treebank
+def test_the_phrases_of_the_treebank_are_as_documented(root, treebank):
+    found = SSTTrees(root, "val", binary=True, phrases=True, log=False)
+    assert len(found) == 872 + 9112
+    assert "9,112" in SSTTrees.__doc__
+
+
 def test_a_sentence_of_one_word_keeps_its_label(raw, tmp_path):
     signal = SSTTrees(tmp_path, "val", raw_folder=raw, log=False)[0]
     assert signal.y.tolist() == [2]

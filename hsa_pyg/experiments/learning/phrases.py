@@ -39,6 +39,7 @@ def sst(settings: LearningSettings, data: Path, cache: Path) -> Task:
             cache / "sst",
             split,  # type: ignore[arg-type]
             binary=bool(settings.binary),
+            phrases=split == "train" and bool(settings.each_phrase),
             raw_folder=folder,
             log=False,
         )

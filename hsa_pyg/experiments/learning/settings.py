@@ -51,7 +51,7 @@ _ABSENT: dict[str, tuple[str, ...]] = {
 #: What a bag of words reads.
 _SIZES = {"train_size", "val_size", "test_size"}
 _OF_BAG = {
-    *("task", "model", "fold", "binary", "parts", "target"),
+    *("task", "model", "fold", "binary", "each_phrase", "parts", "target"),
     *_SIZES,
 }
 
@@ -113,8 +113,10 @@ class LearningSettings:
         fold: Of the ten folds of movie reviews the one that is tested, 0 to 9; the next
             one validates. None for the fixed split.
         binary: SST without neutral sentences, in two classes.
-        phrase_weight: Weight of the loss on every phrase of SST beside that on whole
-            sentences.
+        each_phrase: Whether each distinct phrase of SST's training sentences is a
+            training signal of its own, as a sentence is.
+        phrase_weight: Weight of the loss on every phrase of SST, read within its
+            sentence, beside that on whole sentences.
         length: Lengths of list-ops lie between these two.
         parts: What an item of emoji, clip-art or n24news is known by: ``"text"``,
             ``"image"`` or ``"both"``.
@@ -159,6 +161,7 @@ class LearningSettings:
     test_size: int | None = None
     fold: int | None = None
     binary: bool | None = False
+    each_phrase: bool | None = False
     phrase_weight: float | None = 1.0
     length: list[int] = field(default_factory=lambda: [500, 2_000])
     parts: str | None = "both"
@@ -225,9 +228,11 @@ def _clear(settings: LearningSettings) -> LearningSettings:
     if task != "movie-reviews":
         absent.add("fold")
     if task != "sst":
-        absent |= {"binary", "phrase_weight"}
-    elif settings.tree != "own" or settings.depth or settings.group:
-        # The phrases of another tree have no label.
+        absent |= {"binary", "each_phrase", "phrase_weight"}
+    elif settings.each_phrase or (
+        settings.tree != "own" or settings.depth or settings.group
+    ):
+        # Phrases are signals already, or those of another tree have no label.
         settings = replace(settings, phrase_weight=0.0)
     if settings.model == BAG_OF_WORDS:
         lists = ("windows", "length")

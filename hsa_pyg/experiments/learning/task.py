@@ -36,7 +36,7 @@ TASKS: dict[str, tuple[str, str]] = {
 
 #: Settings that decide what :func:`load_task` gives.
 OF_DATA = (
-    *("task", "fold", "binary", "parts", "target", "length"),
+    *("task", "fold", "binary", "each_phrase", "parts", "target", "length"),
     *("train_size", "val_size", "test_size", "max_tokens"),
     *("features", "tune_vectors", "vectors"),
     *("tree", "windows", "depth", "group"),

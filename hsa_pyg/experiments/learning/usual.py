@@ -37,6 +37,7 @@ _USUAL: dict[str, Any] = {
     "val_size": 0,
     "test_size": 0,
     "binary": False,
+    "each_phrase": False,
     "phrase_weight": 1.0,
     "parts": "both",
     "target": "category",

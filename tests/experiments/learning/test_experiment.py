@@ -143,6 +143,24 @@ def test_phrases_of_sst_are_learned_besides(run, tmp_path, binary):
     assert tuned == {False, True}
 
 
+@pytest.mark.parametrize("tree", ["own", "flat"])
+def test_phrases_of_sst_may_be_signals_to_train_on(run, tmp_path, tree):
+    tiny_data.write_sst(tmp_path / "data")
+    asked = ("sst", "--set", "model=hsa,bag-of-words", "--set", "binary=false")
+    (tmp_path / "v.txt").write_text("good 1.0 0.0\nbad 0.0 1.0\n")
+    vectors = {"features": "glove", "vectors": "v.txt", "tune_vectors": True}
+    found = run(*asked, **vectors, each_phrase=True, tree=tree, epochs=1)
+    models = [result["configuration"]["model"] for result in found]
+    assert models == ["bag-of-words", "hsa"]
+    for result in found:
+        check(result, epochs=1)
+        # Twenty sentences; (good film), (the film), and (bad film), which as a
+        # sentence has another label.
+        facts = result["facts"]
+        assert (facts["train"], facts["val"], facts["test"]) == (23, 10, 10)
+        assert not result["configuration"]["phrase_weight"]
+
+
 def test_list_ops_on_their_own_tree_and_others(run):
     found = run(
         "list-ops",

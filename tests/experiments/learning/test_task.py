@@ -48,10 +48,11 @@ def test_an_unknown_task_is_refused():
         {"task": "movie-reviews", "train_size": 8, "depth": 2},
         {"task": "imdb", "train_size": 0, "val_size": 0, "tree": "random"},
         {"task": "sst", "binary": True, "group": 2},
+        {"task": "sst", "each_phrase": True},
         {"task": "list-ops", "train_size": 4, "val_size": 2, "test_size": 2}
         | {"length": [5, 9], "tree": "flat"},
     ],
-    ids=["folds", "drawn", "imdb", "sst", "list-ops"],
+    ids=["folds", "drawn", "imdb", "sst", "phrases", "list-ops"],
 )
 def test_what_a_task_reads_is_listed(chosen, tmp_path):
     data, cache = tmp_path / "data", tmp_path / "cache"
