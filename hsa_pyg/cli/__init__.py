@@ -1,5 +1,6 @@
 """The command ``hsa-pyg``."""
 
+import io
 import sys
 
 
@@ -15,6 +16,10 @@ def main() -> None:
         ) from error
     from hsa_pyg.cli.app import app
 
+    # A console of few characters shows escapes instead of ending the command.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except (ImportError, OSError, FloatingPointError, SettingsError) as error:

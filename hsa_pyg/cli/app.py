@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from hsa_pyg.cli.experiment import experiment, report
 from hsa_pyg.cli.zero_shot_command import zero_shot
@@ -153,7 +154,7 @@ def train(
         f"{result.best_epoch} (validation accuracy {result.val_accuracy:.4f})",
     )
     table.add_row("seconds per epoch", f"{result.seconds_per_epoch:.1f}")
-    table.add_row("written to", str(out))
+    table.add_row("written to", Text(str(out)))
     Console().print(table)
 
 

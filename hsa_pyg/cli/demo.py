@@ -98,7 +98,9 @@ def run_demo(
     console.print(results_table(results))
     plot_curves(histories, out / "curves.png")
     # A path that is broken over two lines cannot be copied.
-    console.print(f"Training curves: {out / 'curves.png'}", soft_wrap=True)
+    console.print(
+        f"Training curves: {out / 'curves.png'}", soft_wrap=True, markup=False
+    )
     return results
 
 

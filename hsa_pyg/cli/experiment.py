@@ -121,10 +121,10 @@ def experiment(
         _print_interrupted(waiting, console)
         raise typer.Exit(130) from None
     for run_name, reason in failed.items():
-        console.print(f"{run_name} {reason}", soft_wrap=True)
+        console.print(f"{run_name} {reason}", soft_wrap=True, markup=False)
     if failed:
         raise typer.Exit(1)
-    console.print(f"Results: {out / configuration.name}", soft_wrap=True)
+    console.print(f"Results: {out / configuration.name}", soft_wrap=True, markup=False)
 
 
 def report(
@@ -171,7 +171,9 @@ def report(
             replace_part(target, configuration.name, part)
         except ValueError as error:
             raise SettingsError(str(error)) from error
-        console.print(f"{name}: {len(records)} runs -> {target}", soft_wrap=True)
+        console.print(
+            f"{name}: {len(records)} runs -> {target}", soft_wrap=True, markup=False
+        )
 
 
 def _make_folder(folder: Path) -> None:

@@ -99,7 +99,34 @@ def read_labelled_texts(
             "correct --label-column, or leave it out if there are none."
         )
     texts, _, sources = (list(column) for column in zip(*rows, strict=True))
+    _check_encodable(path, labels, sources)
+    if path.suffix.lower() == ".tsv":
+        _tell_of_quotes(path, texts)
     return LabelledTexts(texts, labels or None, sources)
+
+
+def _check_encodable(path: Path, labels: Sequence[str], sources: Sequence[str]) -> None:
+    """Refuse labels that no file in UTF-8 could hold."""
+    for label, source in zip(labels, sources, strict=False):
+        try:
+            label.encode()
+        except UnicodeEncodeError as error:
+            raise SettingsError(
+                f"{source!a} of {path.as_posix()!a} has the label "
+                f"{label!a}, which is no text ({error.reason}): rename it."
+            ) from error
+
+
+def _tell_of_quotes(path: Path, texts: Sequence[str]) -> None:
+    """Warn of texts in quotes, which a file of tabs has for a part of them."""
+    quoted = sum(len(text) > 1 and text[0] == text[-1] == '"' for text in texts)
+    if quoted:
+        warnings.warn(
+            f"{quoted} of {len(texts)} texts in {path.as_posix()!r} stand in quotes, "
+            "which are read as a part of them: where they are not, write the table as "
+            ".csv.",
+            stacklevel=3,
+        )
 
 
 #: Text, label and where it stands.
@@ -212,6 +239,10 @@ def _json_lines(path: Path, text_column: str, label_column: str) -> Iterator[Row
             item: Any = json.loads(line)
         except ValueError as error:
             raise SettingsError(f"{where} is no JSON: {error}.") from error
+        except RecursionError as error:
+            raise SettingsError(
+                f"{where} nests deeper than Python's json reads."
+            ) from error
         text = item.get(text_column) if isinstance(item, dict) else None
         if not isinstance(text, str):
             raise SettingsError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -81,6 +82,10 @@ class OwnTexts:
 
         Raises:
             SettingsError: If texts have no token, or are no text.
+
+        Warns:
+            UserWarning: If texts of validation or test are cut to what a training text
+                is cut to.
         """
         convert = self._converter(max_tokens)
         numbers = {name: number for number, name in enumerate(self.classes)}
@@ -101,7 +106,25 @@ class OwnTexts:
                 f"{len(empty)} of {len(rows)} texts in {self.path.as_posix()!r} are "
                 f"empty: {some_labels(empty)}. Give them words, or remove them."
             )
+        if max_tokens is not None:
+            self._tell_of_equals(signals, max_tokens)
         return signals
+
+    def _tell_of_equals(
+        self, signals: Mapping[str, Sequence[NestedSignal]], max_tokens: int
+    ) -> None:
+        def tokens(part: str) -> list[bytes]:
+            return [one["token"].x.numpy().tobytes() for one in signals[part]]
+
+        trained = set(tokens("train"))
+        equal = sum(one in trained for part in ("val", "test") for one in tokens(part))
+        if equal:
+            warnings.warn(
+                f"{equal} validation and test texts in {self.path.as_posix()!r} begin "
+                f"with the {max_tokens} tokens to which a training text is cut, and "
+                "were in part trained on: a larger --max-tokens tells them apart.",
+                stacklevel=3,
+            )
 
     def _converter(self, max_tokens: int | None) -> DocumentConverter:
         return DocumentConverter(

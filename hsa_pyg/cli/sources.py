@@ -1,5 +1,6 @@
 """What ``hsa-pyg train`` trains on: data sets with a name, and texts of the user's."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import torch
 
 from hsa_pyg.cli import SettingsError
+from hsa_pyg.cli.labelled_texts import some_labels
 from hsa_pyg.cli.own_texts import OwnTexts, read_own_texts
 from hsa_pyg.data import NestedSignal, Schema
 from hsa_pyg.datasets import FakeNestedDataset, MovieReviews
@@ -56,7 +58,17 @@ class Source(Facts):
 
 
 def full_name(name: str) -> str:
-    """The name of a data set as it is, and a path as it is in every working folder."""
+    """The name of a data set as it is, and a path as it is in every working folder.
+
+    Warns:
+        UserWarning: If a file or folder has the name of a data set.
+    """
+    if name in SOURCES and Path(name).exists():
+        warnings.warn(
+            f"{name!r} is taken for the data set of that name; ./{name} is the file or "
+            "folder.",
+            stacklevel=2,
+        )
     if name in SOURCES or not name or not Path(name).exists():
         return name
     return Path(name).resolve().as_posix()
@@ -132,10 +144,22 @@ def load_source(
         len(source.train), generator=torch.Generator().manual_seed(0)
     )
     chosen = [source.train[i] for i in order[:train_size].tolist()]
+    seen = {int(signal.y) for signal in chosen}
+    unseen = [one for i, one in enumerate(source.classes) if i not in seen]
+    if unseen:
+        raise SettingsError(
+            f"Of the {train_size} training signals that are drawn, none is of the "
+            f"{len(unseen)} classes {some_labels(unseen)}: raise --train-size."
+        )
     return replace(source, train=chosen)
 
 
 def _own_texts(name: str, columns: tuple[str, str]) -> OwnTexts:
+    if Path(name).is_absolute() and not Path(name).exists():
+        raise SettingsError(
+            f"The file or folder of texts {name!r} is not there: put it back, or "
+            "correct its name."
+        )
     if not name or not Path(name).exists():
         raise SettingsError(
             f"There is no data set {name!r}; these are known: {', '.join(SOURCES)}. "

@@ -199,7 +199,9 @@ def _keep_splits(source: Source, out: Path) -> None:
     parts = {"train": source.train, "val": source.val, "test": source.test}
     places = {part: [one.source for one in found] for part, found in parts.items()}
     text = json.dumps(places, indent=2, ensure_ascii=False)
-    (out / "splits.json").write_text(text + "\n", encoding="utf-8")
+    # Names of files may hold what is no UTF-8; JSON has an escape that says the same.
+    data = (text + "\n").encode("utf-8", "backslashreplace")
+    (out / "splits.json").write_bytes(data)
     numbers = ", ".join(f"{part} {len(found)}" for part, found in parts.items())
     print(f"Texts: {numbers}. Classes: {some_labels(source.classes)}.")
 
@@ -209,7 +211,13 @@ def _check_same(settings: Settings, out: Path) -> dict[str, Any]:
     path = out / "settings.json"
     if not path.exists():
         raise FileNotFoundError(f"There is no training run to resume in {out}.")
-    begun = json.loads(path.read_text())
+    try:
+        begun = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
+        raise SettingsError(
+            f"{path.as_posix()!r} does not hold the settings of a run ({error}): train "
+            "anew with another --out."
+        ) from error
     asked = asdict(settings)
     # That of the texts is known once they are read.
     del asked["digest"]

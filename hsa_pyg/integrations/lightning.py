@@ -20,6 +20,8 @@ from hsa_pyg.integrations.targets import (
     check_rows,
     check_same_shape,
     mean_and_std,
+    plain_numbers,
+    read_labels,
     read_targets,
 )
 
@@ -225,7 +227,7 @@ class SignalClassifier(SignalModule):
 
     def targets(self, batch: HeteroData) -> Tensor:
         """The class of each signal, ``[num_trees]``."""
-        return batch.y.view(-1)
+        return read_labels(batch).view(-1)
 
 
 class SignalRegressor(SignalModule):
@@ -268,6 +270,7 @@ class SignalRegressor(SignalModule):
         schedule: Literal["cosine", "linear"] = "cosine",
     ) -> None:
         super().__init__(model, lr, weight_decay, warmup, schedule)
+        mean, std = plain_numbers(mean), plain_numbers(std)
         self.save_hyperparameters(ignore=["model"])
         self.scale = TargetScale(mean, std)
         self.keep_scores(self.make_scores())

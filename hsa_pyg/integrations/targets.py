@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,8 @@ __all__ = [
     "check_rows",
     "check_same_shape",
     "mean_and_std",
+    "plain_numbers",
+    "read_labels",
     "read_targets",
 ]
 
@@ -119,6 +122,35 @@ def mean_and_std(targets: Tensor) -> tuple[list[float], list[float]]:
     return mean.tolist(), std.tolist()
 
 
+def plain_numbers(value: Any) -> float | list[float] | None:
+    """A number or numbers, as Python's own: checkpoints hold no others.
+
+    Args:
+        value: A number, or several in a sequence, an array or a tensor; None stays.
+    """
+    return None if value is None else torch.as_tensor(value).tolist()
+
+
+def read_labels(batch: HeteroData) -> Tensor:
+    """``batch.y``.
+
+    Raises:
+        ValueError: If there is none, or it is no tensor; it says what to do.
+    """
+    y = getattr(batch, "y", None)
+    if y is None:
+        raise ValueError(
+            "The signals have no labels: set signal.y, a tensor, of each of them."
+        )
+    if not isinstance(y, Tensor):
+        found = type(y[0] if isinstance(y, list) and y else y).__name__
+        raise ValueError(
+            f"signal.y is of type {found}, which PyG does not join to a tensor: write "
+            "signal.y = torch.tensor([...])."
+        )
+    return y
+
+
 def read_targets(batch: HeteroData) -> Tensor:
     """The targets ``[signals, k]`` of a batch.
 
@@ -129,7 +161,7 @@ def read_targets(batch: HeteroData) -> Tensor:
     Raises:
         ValueError: If signals differ in their number.
     """
-    y, signals = batch.y, batch.num_graphs
+    y, signals = read_labels(batch), batch.num_graphs
     # Where each signal's begin, of a batch; numbers that differ may still add up.
     starts = vars(batch._global_store).get("_slice_dict", {}).get("y")
     alike = starts is None or len(set(starts.diff().tolist())) == 1

@@ -1,28 +1,34 @@
-"""One call that trains a classifier of signals, keeps its checkpoints and tests it."""
+"""One call that trains a model of signals, keeps its checkpoints and tests it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
+
+import torch
 
 from hsa_pyg.integrations.history import History
-from hsa_pyg.integrations.lightning import SignalClassifier, SignalDataModule, pl
+from hsa_pyg.integrations.lightning import (
+    SignalClassifier,
+    SignalDataModule,
+    SignalModule,
+    SignalRegressor,
+    pl,
+)
 from hsa_pyg.integrations.memory import peak_memory, resident_memory
+from hsa_pyg.integrations.seeded_epochs import SeededEpochs
 from hsa_pyg.integrations.warming import warm_up
 
 
-@dataclass(frozen=True)
-class TrainingResult:
-    """What a training run came to.
+@dataclass(frozen=True, kw_only=True)
+class RunFacts:
+    """What any training run tells.
 
     Args:
-        best_epoch: Epoch (from 0) with the highest validation accuracy, the first of
-            equals. The test scores are those of its weights.
-        val_accuracy: Validation accuracy of that epoch.
-        test_accuracy: Part of the test signals whose class was right.
-        test_macro_f1: Mean over the classes of their F1 scores.
+        best_epoch: Epoch (from 0) with the best validation score, the first of equals.
+            The test scores are those of its weights.
         epochs: Epochs trained, those before a resume included.
         seconds_per_epoch: Median over the epochs of the seconds their training batches
             took; validation is left out.
@@ -32,14 +38,42 @@ class TrainingResult:
     """
 
     best_epoch: int
-    val_accuracy: float
-    test_accuracy: float
-    test_macro_f1: float
     epochs: int
     seconds_per_epoch: float
     peak_memory: int
     base_memory: int
     parameters: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingResult(RunFacts):
+    """What the training of a classifier came to; see also :class:`RunFacts`.
+
+    Args:
+        val_accuracy: Validation accuracy of the best epoch, which is the highest.
+        test_accuracy: Part of the test signals whose class was right.
+        test_macro_f1: Mean over the classes of their F1 scores.
+    """
+
+    val_accuracy: float
+    test_accuracy: float
+    test_macro_f1: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressionResult(RunFacts):
+    """What the training of a regressor came to; see also :class:`RunFacts`.
+
+    Args:
+        val_rmse: Root mean squared error of the best epoch on the validation signals,
+            which is the lowest; in the targets' own units, as the two below.
+        test_rmse: That of the test signals.
+        test_mae: Their mean absolute error.
+    """
+
+    val_rmse: float
+    test_rmse: float
+    test_mae: float
 
 
 def fit_classifier(
@@ -58,6 +92,9 @@ def fit_classifier(
     The folder ``out`` then holds ``best.ckpt``, ``last.ckpt``, ``history.json`` (a row
     per epoch) and ``result.json``. Seed the run before the model is made:
     ``lightning.seed_everything(seed)``.
+
+    Random numbers of each epoch, as of dropout, come from its own seed: a resumed run
+    ends where an unbroken one does.
 
     Args:
         classifier: The model to train.
@@ -78,6 +115,99 @@ def fit_classifier(
         FileExistsError: If ``out`` already holds a run and ``resume`` is not set.
         FloatingPointError: If the loss stops being finite.
     """
+    rows, scores, facts = _fit(
+        classifier,
+        data,
+        out,
+        epochs,
+        ("val/accuracy", "max"),
+        resume=resume,
+        clip=clip,
+        progress=progress,
+        callbacks=callbacks,
+        accelerator=accelerator,
+    )
+    result = TrainingResult(
+        val_accuracy=rows[facts.best_epoch]["val/accuracy"],
+        test_accuracy=scores["test/accuracy"],
+        test_macro_f1=scores["test/macro_f1"],
+        **asdict(facts),
+    )
+    _write(result, out)
+    return result
+
+
+def fit_regressor(
+    regressor: SignalRegressor,
+    data: SignalDataModule,
+    out: str | Path,
+    epochs: int,
+    resume: bool = False,
+    clip: float = 1.0,
+    progress: bool = True,
+    callbacks: Sequence[pl.Callback] = (),
+    accelerator: str = "auto",
+) -> RegressionResult:
+    """The same as :func:`fit_classifier` for numbers to predict.
+
+    The best epoch is the one with the lowest root mean squared error on the validation
+    signals.
+
+    Args:
+        regressor: The model to train.
+        data: As there, with floats in ``signal.y``.
+        out: As there, as all arguments below.
+        epochs: As there.
+        resume: As there.
+        clip: As there.
+        progress: As there.
+        callbacks: As there.
+        accelerator: As there.
+
+    Returns:
+        The scores, seconds and bytes of the run.
+
+    Raises:
+        FileNotFoundError: If there is nothing to resume in ``out``.
+        FileExistsError: If ``out`` already holds a run and ``resume`` is not set.
+        FloatingPointError: If the loss stops being finite.
+    """
+    rows, scores, facts = _fit(
+        regressor,
+        data,
+        out,
+        epochs,
+        ("val/rmse", "min"),
+        resume=resume,
+        clip=clip,
+        progress=progress,
+        callbacks=callbacks,
+        accelerator=accelerator,
+    )
+    result = RegressionResult(
+        val_rmse=rows[facts.best_epoch]["val/rmse"],
+        test_rmse=scores["test/rmse"],
+        test_mae=scores["test/mae"],
+        **asdict(facts),
+    )
+    _write(result, out)
+    return result
+
+
+def _fit(
+    module: SignalModule,
+    data: SignalDataModule,
+    out: str | Path,
+    epochs: int,
+    judged: tuple[str, Literal["max", "min"]],
+    *,
+    resume: bool,
+    clip: float,
+    progress: bool,
+    callbacks: Sequence[pl.Callback],
+    accelerator: str,
+) -> tuple[list[dict[str, float]], Mapping[str, float], RunFacts]:
+    """The history, the test scores of the best epoch, and the facts of the run."""
     out = Path(out)
     last = out / "last.ckpt"
     if resume and not last.exists():
@@ -86,44 +216,48 @@ def fit_classifier(
         raise FileExistsError(
             f"{out} holds a training run already: resume it, or choose another folder."
         )
+    score, mode = judged
     history = History(out / "history.json")
-    best = _checkpoint(out, "best", monitor="val/accuracy", mode="max")
+    best = _checkpoint(out, "best", monitor=score, mode=mode)
     # Lightning's save_last follows the best epoch; a broken run goes on from its last.
     newest = _checkpoint(out, "last", monitor=None)
+    # Drawn, so that it follows from the seed of the caller.
+    seeded = SeededEpochs(int(torch.randint(2**31, ())))
     trainer = pl.Trainer(
         max_epochs=epochs,
         accelerator=accelerator,
         devices=1,
-        callbacks=[history, best, newest, *callbacks],
+        callbacks=[history, seeded, best, newest, *callbacks],
         gradient_clip_val=clip,
         logger=False,
         enable_model_summary=False,
         enable_progress_bar=progress,
         num_sanity_val_steps=0,
     )
-    warm_up(classifier, trainer.strategy.root_device)
+    warm_up(module, trainer.strategy.root_device)
     base_memory = resident_memory()
-    trainer.fit(classifier, data, ckpt_path=last if resume else None)
+    trainer.fit(module, data, ckpt_path=last if resume else None)
     rows = history.rows
     # This loads the state of the best epoch, the callbacks' too.
     (scores,) = trainer.test(
-        classifier, data, ckpt_path=best.best_model_path, verbose=False
+        module, data, ckpt_path=best.best_model_path, verbose=False
     )
-    chosen = max(rows, key=lambda row: row["val/accuracy"])
-    result = TrainingResult(
-        best_epoch=int(chosen["epoch"]),
-        val_accuracy=chosen["val/accuracy"],
-        test_accuracy=scores["test/accuracy"],
-        test_macro_f1=scores["test/macro_f1"],
+    pick = max if mode == "max" else min
+    facts = RunFacts(
+        best_epoch=pick(range(len(rows)), key=lambda epoch: rows[epoch][score]),
         epochs=len(rows),
         seconds_per_epoch=median(row["seconds"] for row in rows),
         # Linux keeps two counts, which differ by some pages.
         peak_memory=max(peak_memory(), base_memory),
         base_memory=base_memory,
-        parameters=sum(p.numel() for p in classifier.parameters() if p.requires_grad),
+        parameters=sum(p.numel() for p in module.parameters() if p.requires_grad),
     )
-    (out / "result.json").write_text(json.dumps(asdict(result), indent=2) + "\n")
-    return result
+    return rows, scores, facts
+
+
+def _write(result: RunFacts, out: str | Path) -> None:
+    text = json.dumps(asdict(result), indent=2)
+    (Path(out) / "result.json").write_text(text + "\n")
 
 
 def _checkpoint(out: Path, name: str, **kwargs: Any) -> pl.callbacks.ModelCheckpoint:

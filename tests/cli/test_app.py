@@ -1,3 +1,4 @@
+import io
 import json
 import sys
 
@@ -83,6 +84,20 @@ def test_a_run_is_resumed_with_its_settings_only(run):
         run("train", "fake", "--resume", "--out", "other")
 
 
+@pytest.mark.parametrize("text", ["", "[1]", "{"])
+def test_settings_of_a_run_that_are_damaged_are_named(run, tmp_path, text):
+    begin = ["train", "fake", "--epochs", "1", "--out", "run", *SMALL]
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "settings.json").write_text(text)
+    with pytest.raises(SettingsError, match=r"'run/settings\.json' does not hold"):
+        run(*begin, "--resume")
+
+
+def test_a_folder_is_printed_as_it_is_named(run):
+    done = run("train", "fake", "--epochs", "1", "--out", "runs [red]", *SMALL)
+    assert "runs [red]" in done.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -101,6 +116,25 @@ def test_an_unknown_attention_is_refused(run):
     done = run("train", "fake", "--attention", "linear")
     assert done.exit_code == 2
     assert "linear" in done.output
+
+
+def test_a_console_of_few_characters_shows_escapes(monkeypatch):
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding="cp1252") for _ in range(2)]
+    monkeypatch.setattr(sys, "stdout", streams[0])
+    monkeypatch.setattr(sys, "stderr", streams[1])
+
+    def command():
+        print("caf\xe9 \u0436")
+        raise OSError("\u0436")
+
+    monkeypatch.setattr("hsa_pyg.cli.app.app", command)
+    with pytest.raises(SystemExit):
+        main()
+    for stream, text in zip(
+        streams, (b"caf\xe9 \\u0436", b"hsa-pyg: \\u0436"), strict=True
+    ):
+        stream.flush()
+        assert stream.buffer.getvalue().strip() == text
 
 
 def test_main_ends_with_a_sentence_instead_of_a_traceback(monkeypatch, capsys):

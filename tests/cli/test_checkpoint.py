@@ -69,7 +69,7 @@ def test_a_run_on_ones_own_texts_knows_their_classes(tmp_path, monkeypatch):
     with pytest.raises(SettingsError, match=changed):
         CliRunner().invoke(app, [*begin, "--resume"], catch_exceptions=False)
     texts.unlink()
-    with pytest.raises(SettingsError, match=r"mine\.tsv'.* Nor is there a file"):
+    with pytest.raises(SettingsError, match=r"mine\.tsv' is not there: put it back"):
         load_run(out, tmp_path)
 
 

@@ -45,6 +45,25 @@ def test_columns_of_other_names(written):
         rows(path)
 
 
+def test_quotes_of_a_table_of_tabs_are_kept_and_told_of(written):
+    path = written("a.tsv", '1\t"said"\n2\tby "him"\n')
+    with pytest.warns(UserWarning, match=r"1 of 2 texts in .*a\.tsv' stand in quotes"):
+        assert rows(path) == (['"said"', 'by "him"'], ["1", "2"])
+    assert rows(written("b.csv", 'text,label\n"said",1\n'))[0] == ["said"]
+
+
+def test_labels_that_no_file_could_hold_are_refused(written):
+    path = written("a.jsonl", '{"text": "a", "label": "\\ud800x"}\n')
+    with pytest.raises(SettingsError, match=r"line 1' of .* the label '\\ud800x', wh"):
+        rows(path)
+
+
+def test_json_that_nests_too_deep_is_refused(written):
+    deep = written("a.jsonl", "[" * 100_000 + "]" * 100_000 + "\n")
+    with pytest.raises(SettingsError, match=r"line 1 of .* nests deeper"):
+        rows(deep)
+
+
 def test_lines_of_json(written):
     items = [{"text": "a", "label": 1}, {"text": "b", "label": "x"}]
     path = written("a.jsonl", "\n".join(map(json.dumps, items)) + "\n\n")

@@ -1,5 +1,6 @@
 """Texts of the user's own, in three parts."""
 
+import warnings
 from collections import Counter
 
 import pytest
@@ -109,6 +110,17 @@ def test_texts_without_a_word_are_counted_and_named(written):
         written(rows).convert()
     with pytest.raises(SettingsError, match=r"a\.tsv': .*line 22.* NUL"):
         written([*two_classes(), ("c0", "x\0y")]).convert()
+
+
+def test_texts_that_are_alike_once_cut_are_counted(written):
+    rows = [(f"c{i % 2}", f"The same four words, then {i}.") for i in range(20)]
+    texts = written(rows)
+    with pytest.warns(UserWarning, match=r"^4 validation and test .* the 4 tokens to"):
+        texts.convert(max_tokens=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        texts.convert(max_tokens=7)
+        texts.convert()
 
 
 def test_a_text_has_one_label(written):

@@ -42,11 +42,24 @@ def test_texts_of_ones_own_are_a_source(tmp_path, monkeypatch):
 def test_a_name_goes_before_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fake").mkdir()
-    assert full_name("fake") == "fake"
+    with pytest.warns(UserWarning, match=r"'fake' is taken .*; \./fake is the file"):
+        assert full_name("fake") == "fake"
+    assert full_name("./fake") == (tmp_path / "fake").resolve().as_posix()
     assert load_source("fake", tmp_path).digest is None
     assert load_facts("fake", tmp_path).classes == ["class 0", "class 1"]
     with pytest.raises(SettingsError, match="'fake' has no columns to name"):
         load_source("fake", tmp_path, columns=("words", "label"))
+
+
+def test_a_class_that_is_not_drawn_is_named(tmp_path):
+    with pytest.raises(SettingsError, match=r"Of the 1 training .* class [01]: raise"):
+        load_source("fake", tmp_path, train_size=1)
+
+
+def test_texts_that_were_moved_are_named(tmp_path):
+    gone = tmp_path / "gone.csv"
+    with pytest.raises(SettingsError, match=r"gone\.csv' is not there: put it back"):
+        load_facts(gone.as_posix(), tmp_path)
 
 
 def test_every_source_is_known_to_the_error():

@@ -12,14 +12,15 @@ from hsa_pyg.integrations.lightning import SignalDataModule
 class MeanModel(nn.Module):
     """The mean over the words of a signal, then a linear map."""
 
-    def __init__(self):
+    def __init__(self, out_channels, dropout):
         super().__init__()
-        self.linear = nn.Linear(4, 2)
+        self.linear = nn.Linear(4, out_channels)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, batch):
         words = batch["word"]
         x = scatter(words.x, words.batch, dim_size=batch.num_graphs, reduce="mean")
-        return self.linear(x)
+        return self.linear(self.dropout(x))
 
 
 def signal(label, num_words, generator):
@@ -32,9 +33,9 @@ def signal(label, num_words, generator):
 def make_model():
     """A function that makes the same model each time."""
 
-    def make():
+    def make(out_channels=2, dropout=0.0):
         torch.manual_seed(0)
-        return MeanModel()
+        return MeanModel(out_channels, dropout)
 
     return make
 

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Batch, HeteroData
@@ -9,6 +10,8 @@ from hsa_pyg.integrations.targets import (
     check_rows,
     check_same_shape,
     mean_and_std,
+    plain_numbers,
+    read_labels,
     read_targets,
 )
 
@@ -33,6 +36,42 @@ def batch(*targets):
 )
 def test_every_signal_has_its_row(targets, rows):
     assert read_targets(batch(*targets)).tolist() == rows
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([1, 0], "of type list, .* torch.tensor"),
+        (np.array([1.0]), "of type ndarray"),
+        ("a", "of type str"),
+        (None, "no labels: set signal.y"),
+    ],
+)
+def test_labels_that_are_no_tensor_are_refused(y, message):
+    signals = [HeteroData() if y is None else HeteroData(y=y) for _ in range(2)]
+    for signal in signals:
+        signal["word"].x = torch.zeros(2, 3)
+        # Labels of nodes are not those of the signal.
+        signal["word"].y = torch.zeros(2)
+    with pytest.raises(ValueError, match=message):
+        read_labels(Batch.from_data_list(signals))
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        (None, None),
+        (2, 2),
+        (np.float32(0.5), 0.5),
+        (np.array([1.0, 2.0]), [1.0, 2.0]),
+        (torch.tensor(3.0), 3.0),
+        ((1.0, 2.0), [1.0, 2.0]),
+    ],
+)
+def test_numbers_are_kept_as_python_has_them(given, plain):
+    found = plain_numbers(given)
+    assert found == plain
+    assert type(found) is type(plain)
 
 
 def test_a_signal_without_a_batch_has_one_row():

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from hsa_pyg.integrations import training
-from hsa_pyg.integrations.lightning import SignalClassifier
-from hsa_pyg.integrations.training import fit_classifier
+from hsa_pyg.integrations.lightning import SignalClassifier, SignalRegressor
+from hsa_pyg.integrations.training import fit_classifier, fit_regressor
 
 
-def fit(make_model, make_data, out, epochs, **kwargs):
-    classifier = SignalClassifier(make_model(), num_classes=2, lr=0.1)
+def fit(make_model, make_data, out, epochs, dropout=0.0, **kwargs):
+    classifier = SignalClassifier(make_model(dropout=dropout), num_classes=2, lr=0.1)
     return fit_classifier(
         classifier,
         make_data(),
@@ -68,7 +68,10 @@ def test_the_last_checkpoint_is_of_the_last_epoch_even_if_an_earlier_one_was_bes
     assert saved["epoch"] == 3
 
 
-def test_a_resumed_run_ends_where_an_unbroken_one_does(make_model, make_data, tmp_path):
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_resumed_run_ends_where_an_unbroken_one_does(
+    make_model, make_data, tmp_path, dropout
+):
     class Interrupt(Exception):
         pass
 
@@ -77,17 +80,44 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(make_model, make_data, tm
             if trainer.current_epoch == 2:
                 raise Interrupt
 
-    fit(make_model, make_data, tmp_path / "whole", epochs=5)
+    settings = {"epochs": 5, "dropout": dropout}
+    fit(make_model, make_data, tmp_path / "whole", **settings)
     broken = tmp_path / "broken"
     with pytest.raises(Interrupt):
-        fit(make_model, make_data, broken, epochs=5, callbacks=[Stop()])
-    result = fit(make_model, make_data, broken, epochs=5, resume=True)
+        fit(make_model, make_data, broken, callbacks=[Stop()], **settings)
+    # Whatever was drawn since, in a process of its own or not.
+    torch.manual_seed(7)
+    result = fit(make_model, make_data, broken, resume=True, **settings)
     assert result.epochs == 5
     history = json.loads((broken / "history.json").read_text())
     assert [row["epoch"] for row in history] == [0, 1, 2, 3, 4]
     torch.testing.assert_close(
         last_weights(broken), last_weights(tmp_path / "whole"), rtol=0, atol=0
     )
+
+
+def test_numbers_are_learned_and_the_epoch_of_the_least_error_is_tested(
+    make_model, make_data, tmp_path
+):
+    data = make_data()
+    signals = [*data.train, *data.val, *data.test]
+    for one in signals:
+        one.y = 10 * one["word"].x.mean(0, keepdim=True)[:, :1] + 100
+    targets = torch.cat([one.y for one in data.train])
+    regressor = SignalRegressor.from_targets(make_model(1), targets, lr=0.1)
+    settings = {"accelerator": "cpu", "progress": False}
+    result = fit_regressor(regressor, data, tmp_path, 30, **settings)
+    assert 0 < result.test_mae < result.test_rmse < 1.0
+    history = json.loads((tmp_path / "history.json").read_text())
+    errors = [row["val/rmse"] for row in history]
+    assert errors[0] > 3.0
+    assert result.val_rmse == errors[result.best_epoch] == min(errors)
+    saved = torch.load(tmp_path / "best.ckpt", weights_only=False)
+    assert saved["epoch"] == result.best_epoch
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert written["test_rmse"] == result.test_rmse
+    with pytest.raises(FileExistsError, match="holds a training run already"):
+        fit_regressor(regressor, data, tmp_path, 30, **settings)
 
 
 def last_weights(out):

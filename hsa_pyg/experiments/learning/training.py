@@ -33,6 +33,7 @@ from hsa_pyg.integrations.lightning import (
     Stage,
     pl,
 )
+from hsa_pyg.integrations.seeded_epochs import SeededEpochs
 from hsa_pyg.integrations.warming import warm_up
 from hsa_pyg.loader import DataLoader
 from hsa_pyg.nn.readout import leaf_means
@@ -113,16 +114,13 @@ def node_labels(
 class KeptEpochs(pl.callbacks.Checkpoint):
     """After each epoch, keeps the best weights and all that the next epoch needs.
 
-    Random numbers of an epoch are drawn from its own seed, so that a run that goes on
-    from its last epoch draws what one that was left alone does. Both files are whole or
-    not there.
+    Both files are whole or not there.
 
     Args:
         history: Has the epoch's row by then.
         checkpoint: File of the last epoch.
         score: Column of the history by which the best epoch is chosen.
         mode: ``"max"`` or ``"min"``.
-        seed: Of the run.
         tell: Called with the history at the very end.
     """
 
@@ -132,14 +130,12 @@ class KeptEpochs(pl.callbacks.Checkpoint):
         checkpoint: Path,
         score: str,
         mode: str,
-        seed: int,
         tell: Callable[[Sequence[Mapping[str, float]]], None],
     ) -> None:
         self.history = history
         self.checkpoint = checkpoint
         self.score = score
         self.mode = mode
-        self.seed = seed
         self.tell = tell
         self._start = 0.0
 
@@ -155,13 +151,6 @@ class KeptEpochs(pl.callbacks.Checkpoint):
     def on_train_epoch_start(self, trainer: pl.Trainer, module: Any) -> None:
         """Start the clock."""
         self._start = time.perf_counter()
-
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, module: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Seed the epoch, once the loader, too, has drawn a number."""
-        if batch_idx == 0:
-            torch.manual_seed(1_000_003 * self.seed + trainer.current_epoch)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
         """Write the files, then tell."""
@@ -238,8 +227,9 @@ class TaskTraining:
         self.leaves = int(self.data.sampler.sizes.sum())
         self.history = History()
         self._kept = KeptEpochs(
-            self.history, checkpoint, self.score, self.mode, seed, self._say
+            self.history, checkpoint, self.score, self.mode, self._say
         )
+        self._seeded = SeededEpochs(seed)
         self._trainer = self._make_trainer()
 
     @property
@@ -294,7 +284,7 @@ class TaskTraining:
 
     def _make_trainer(self) -> pl.Trainer:
         settings = self.settings
-        callbacks: list[pl.Callback] = [self.history]
+        callbacks: list[pl.Callback] = [self.history, self._seeded]
         if settings.patience:
             callbacks.append(
                 pl.callbacks.EarlyStopping(
