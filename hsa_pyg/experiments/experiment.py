@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -124,6 +124,32 @@ def find_experiment(name: str) -> Experiment:
         raise SettingsError(f"There is no experiment {name!r}{nearest(name, _CLASSES)}")
     module, cls = _CLASSES[name]
     return getattr(import_module(f"hsa_pyg.experiments.{module}"), cls)()
+
+
+def with_later_settings(
+    experiment: str, configuration: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A configuration and the settings that came after it was written.
+
+    They are as they are where nobody asks for them: a new setting changes no run that
+    does not. What this version cannot read stays as it is.
+
+    Args:
+        experiment: Class of the experiment.
+        configuration: Settings of a run, of this version or an older one.
+    """
+    found = dict(configuration)
+    if experiment not in _CLASSES:
+        return found
+    of = find_experiment(experiment)
+    names = [one.name for one in fields(of.settings)]
+    if set(names) == set(found) or not set(found) <= set(names):
+        return found
+    try:
+        complete = of.complete(of.settings(**found))
+    except SettingsError:
+        return found
+    return {name: found.get(name, getattr(complete, name)) for name in names}
 
 
 def nearest(key: str, known: Iterable[str]) -> str:

@@ -67,11 +67,13 @@ class Record:
 
     @classmethod
     def read(cls, path: Path) -> Record:
-        """Read a results file.
+        """Read a results file; settings that came later are as nobody asks for them.
 
         Raises:
             SettingsError: if it is none.
         """
+        from hsa_pyg.experiments.experiment import with_later_settings
+
         try:
             told = json.loads(path.read_text(encoding="utf-8"))
             keys, columns = told["history"].keys(), told["history"].values()
@@ -83,6 +85,8 @@ class Record:
                 }
                 for row in zip(*columns, strict=True)
             ]
+            settings = told["configuration"]
+            told["configuration"] = with_later_settings(told["experiment"], settings)
             return cls(**told)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise SettingsError(

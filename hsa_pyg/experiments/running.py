@@ -15,7 +15,12 @@ import torch
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.experiments.checkpoints import damaged
 from hsa_pyg.experiments.configuration import Setting
-from hsa_pyg.experiments.experiment import Experiment, Progress, find_experiment
+from hsa_pyg.experiments.experiment import (
+    Experiment,
+    Progress,
+    find_experiment,
+    with_later_settings,
+)
 from hsa_pyg.experiments.locks import locked
 from hsa_pyg.experiments.records import (
     Record,
@@ -151,6 +156,7 @@ class Run:
         return None
 
     def _check(self, found: Mapping[str, Any], path: Path, what: str) -> None:
+        found = with_later_settings(self.experiment, found)
         changed = differences(self.setting.configuration, found)
         if changed:
             raise SettingsError(

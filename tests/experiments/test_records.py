@@ -13,7 +13,7 @@ from hsa_pyg.experiments.records import (
 
 def record(setting="full", seed=0):
     return Record(
-        experiment="semantic-focus",
+        experiment="another",
         setting=setting,
         seed=seed,
         configuration={"lr": 0.1},

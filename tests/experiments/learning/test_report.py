@@ -49,13 +49,13 @@ def test_settings_are_told_apart_and_compared_by_seed(tmp_path):
     records = [
         *(record("hsa", seed, 0.8 + seed / 100) for seed in range(2)),
         *(record("flat", seed, 0.7 + seed / 100) for seed in range(2)),
-        *(record("flat", seed, 0.6, max_tokens=512) for seed in range(2)),
+        *(record("gps", seed, 0.6, max_tokens=512) for seed in range(2)),
         *(record("segment", seed, 0.75, window=4) for seed in range(2)),
     ]
     text = write_report(records, tmp_path, "reviews")
     assert "## reviews\n\n### movie-reviews" in text
     assert "1,600 training, 200 validation and 200 test signals" in text
-    told = "model=hsa,flat,segment --set features=learned --set channels=8"
+    told = "model=hsa,flat,gps,segment --set features=learned --set channels=8"
     told += " --set heads=2 --set window=4"
     assert f"`hsa-pyg experiment reviews --seeds 2 --set {told}`" in text
     # The best first, hsa without a difference.
@@ -65,7 +65,7 @@ def test_settings_are_told_apart_and_compared_by_seed(tmp_path):
     assert "| segment | 2 | 0.750 ± 0.000 |" in lines[3]
     assert lines[4].startswith("| flat | 2 | 0.705 ± 0.007 |")
     assert lines[4].endswith("| -0.100 ± 0.000 (n=2) |")
-    assert lines[5].startswith("| flat, max_tokens 512 | 2 |")
+    assert lines[5].startswith("| gps, max_tokens 512 | 2 |")
     assert "| hsa | 1,000 | 600 | 2.5 | 2.0 | 2.0 | 50 | 1 |" in text
     assert "| wall s per epoch |" in text
     assert (tmp_path / "learning_reviews_movie-reviews.png").exists()
