@@ -64,8 +64,18 @@ def write_panels(figure: Any, path: Path, columns: int) -> None:
     figure.legend(
         handles, labels, loc="outside upper center", ncols=columns, frameon=False
     )
+    write_figure(figure, path)
+
+
+def write_figure(figure: Any, path: Path) -> None:
+    """Write a picture such that the same numbers give the same file.
+
+    Args:
+        figure: The picture.
+        path: Where to write it; its ending tells the format.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Without the version, the same numbers give the same file.
+    # Without matplotlib's version.
     known = {"Software": None} if path.suffix == ".png" else None
     figure.savefig(path, dpi=150, metadata=known)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Results = Annotated[Path, typer.Option("--out", help="Folder of the results files.")]
 #: Part of a processor's speed in matrix products that a training run reaches.
 _EFFICIENCY = 0.5
+_CONTRASTS = Path("docs/results.md")
 
 
 def experiment(
@@ -136,6 +137,14 @@ def report(
     page: Annotated[
         Path | None, typer.Option(help="Markdown page, if not the configuration's.")
     ] = None,
+    contrasts: Annotated[
+        bool,
+        typer.Option(
+            "--contrasts",
+            help="Write the part that compares hierarchical with softmax attention, "
+            "over all experiments.",
+        ),
+    ] = False,
 ) -> None:
     """Gather the results files of experiments into their Markdown pages.
 
@@ -147,10 +156,18 @@ def report(
         load_configuration,
     )
     from hsa_pyg.experiments.experiment import find_experiment
-    from hsa_pyg.experiments.page import replace_part
+    from hsa_pyg.experiments.learning.contrasts import write_contrasts
     from hsa_pyg.experiments.records import read_records
 
     console = Console()
+    if contrasts:
+        if names:
+            raise SettingsError("--contrasts is over all experiments: leave out NAMES.")
+        target = page or _CONTRASTS
+        part = write_contrasts(out, target.parent / "images")
+        _replace(target, "contrasts", part)
+        console.print(f"contrasts -> {target}", soft_wrap=True, markup=False)
+        return
     found = list(names or ())
     folders = sorted(path for path in out.glob("*") if path.is_dir())
     for folder in folders if not names else ():
@@ -167,13 +184,19 @@ def report(
         experiment = find_experiment(configuration.experiment)
         images = target.parent / "images"
         part = experiment.page(records, images, configuration.name)
-        try:
-            replace_part(target, configuration.name, part)
-        except ValueError as error:
-            raise SettingsError(str(error)) from error
+        _replace(target, configuration.name, part)
         console.print(
             f"{name}: {len(records)} runs -> {target}", soft_wrap=True, markup=False
         )
+
+
+def _replace(page: Path, name: str, part: str) -> None:
+    from hsa_pyg.experiments.page import replace_part
+
+    try:
+        replace_part(page, name, part)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
 
 
 def _make_folder(folder: Path) -> None:

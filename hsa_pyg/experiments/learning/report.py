@@ -68,7 +68,7 @@ def write_report(records: Sequence[Record], images: Path, name: str) -> str:
 
 
 def _task(task: str, records: Sequence[Record], name: str, images: Path) -> list[str]:
-    groups = by_setting([_joined_fold(record) for record in records])
+    groups = by_setting([joined_fold(record) for record in records])
     titles = _titles(groups)
     parts = [
         f"### {task}",
@@ -90,9 +90,9 @@ def _task(task: str, records: Sequence[Record], name: str, images: Path) -> list
     return parts
 
 
-def _joined_fold(record: Record) -> Record:
+def joined_fold(record: Record) -> Record:
     """Folds are runs of one setting, as seeds are; the fixed split is another."""
-    fold = record.configuration["fold"]
+    fold = record.configuration.get("fold")
     if fold is None:
         return record
     return replace(

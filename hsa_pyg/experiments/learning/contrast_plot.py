@@ -1,0 +1,71 @@
+"""A picture of contrasts: what happens to the error, and at which cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hsa_pyg.cli.curves import COLOURS, write_figure
+
+if TYPE_CHECKING:
+    from hsa_pyg.experiments.learning.contrasts import Contrast
+
+
+def plot_contrasts(contrasts: Sequence[Contrast], path: Path) -> None:
+    """Draw the change of the error with its standard error, and the costs' ratios.
+
+    Args:
+        contrasts: From the top down.
+        path: Where to write the picture; its ending tells the format.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            'Plots need matplotlib: pip install "hsa-pyg[train]".'
+        ) from error
+    height = 1.4 + 0.28 * len(contrasts)
+    figure = Figure(figsize=(9, height), layout="constrained")
+    change, cost = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    rows = range(len(contrasts))
+    for row, one in zip(rows, contrasts, strict=True):
+        single = math.isnan(one.change.error)
+        change.errorbar(
+            100 * one.change.mean,
+            row,
+            xerr=None if single else 100 * one.change.error,
+            fmt="o",
+            color=COLOURS[0],
+            # One seed tells no spread.
+            markerfacecolor="none" if single else COLOURS[0],
+            capsize=2,
+        )
+    for key, marker, label in (
+        ("flops", "s", "FLOPs of attention"),
+        ("seconds", "D", "time of an epoch"),
+    ):
+        cost.plot(
+            [getattr(one, key) for one in contrasts],
+            rows,
+            marker,
+            color=COLOURS[1 if key == "flops" else 3],
+            label=label,
+            markersize=5,
+        )
+    change.set_yticks(list(rows), [one.title for one in contrasts], fontsize=8)
+    change.invert_yaxis()
+    change.axvline(0, color="black", lw=0.8)
+    change.set_xlabel("change of the error, % (below 0 is better)")
+    cost.axvline(1, color="black", lw=0.8)
+    cost.set(xscale="log", xlabel="hierarchical / softmax attention")
+    handles, labels = cost.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
+    for axes in (change, cost):
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    write_figure(figure, path)

@@ -1,0 +1,243 @@
+"""Hierarchical attention against softmax attention, over all experiments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from hsa_pyg.experiments.configuration import find_configuration, load_configuration
+from hsa_pyg.experiments.learning.clocks import epoch_seconds
+from hsa_pyg.experiments.learning.contrast_plot import plot_contrasts
+from hsa_pyg.experiments.learning.report import joined_fold
+from hsa_pyg.experiments.page import Comparison, by_setting, compare, table
+from hsa_pyg.experiments.records import Record, read_records
+
+#: Classes of experiments that have both.
+_CLASSES = ("learning", "vertices")
+_SOFTMAX = ("flat", "multihead")
+#: What the two may differ in besides.
+_FREE = {"model", "tree", "max_tokens", "fold"}
+_TITLES = {"accuracy": "accuracy", "roc_auc": "ROC AUC", "rmse": "RMSE"}
+_OTHER_TREES = ("random", "windows", "flat")
+PICTURE = "learning_contrasts.png"
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The two attentions in one setting.
+
+    Args:
+        title: Experiment, task, and what the setting is about.
+        score: What they are judged by.
+        ours: Mean score of hierarchical attention on the test.
+        theirs: That of softmax attention.
+        change: Of the error, as a part of softmax attention's, seed by seed: below 0
+            where hierarchical attention makes fewer. The error is what an accuracy or
+            an area lacks of 1, or the root mean squared error itself.
+        flops: FLOPs of attention, as a part of softmax attention's.
+        seconds: Time of an epoch's training, as a part of softmax attention's.
+    """
+
+    title: str
+    score: str
+    ours: float
+    theirs: float
+    change: Comparison
+    flops: float
+    seconds: float
+
+
+def write_contrasts(results: Path, images: Path) -> str:
+    """Markdown of all contrasts of finished runs, and their picture in a folder.
+
+    Args:
+        results: Folder with a folder of results files for each experiment.
+        images: Folder of the picture, beside the page.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    contrasts = find_contrasts(results)
+    if not contrasts:
+        raise FileNotFoundError(
+            f"{results} has no runs of hierarchical and of softmax attention in one "
+            "setting: run hsa-pyg experiment first."
+        )
+    plot_contrasts(contrasts, images / PICTURE)
+    return "\n\n".join(
+        [
+            "## Hierarchical against softmax attention",
+            "All that was run of the two with like settings: scores on the test, means "
+            "over the seeds or folds; the change of the error (what an accuracy or "
+            "area lacks of 1, or the RMSE) from softmax to hierarchical attention, "
+            "paired, ± standard error; FLOPs of attention and time of an epoch, as "
+            "parts of softmax attention's.",
+            f"![Change of the error, FLOPs and time](images/{PICTURE})",
+            contrasts_table(contrasts),
+            "`hsa-pyg report --contrasts`",
+        ]
+    )
+
+
+def contrasts_table(contrasts: Sequence[Contrast]) -> str:
+    """A row for each."""
+    header = ["what", "score", "hierarchical", "softmax", "change of the error"]
+    header += ["n", "FLOPs of attention", "time of an epoch"]
+    rows = [
+        [
+            one.title,
+            _TITLES.get(one.score, one.score),
+            f"{one.ours:.3f}",
+            f"{one.theirs:.3f}",
+            _percent(one.change),
+            str(one.change.seeds),
+            f"{one.flops:.2g}",
+            f"{one.seconds:.2g}",
+        ]
+        for one in contrasts
+    ]
+    return table(header, rows)
+
+
+def find_contrasts(results: Path) -> list[Contrast]:
+    """All contrasts of finished runs, the largest gain first.
+
+    Args:
+        results: Folder with a folder of results files for each experiment.
+    """
+    found = []
+    for folder in sorted(path for path in results.glob("*") if path.is_dir()):
+        if find_configuration(folder.name) is None:
+            continue
+        if load_configuration(folder.name).experiment in _CLASSES:
+            found += _of_experiment(folder.name, read_records(folder))
+    return sorted(found, key=lambda one: (one.change.mean, one.title))
+
+
+def _of_experiment(name: str, records: Sequence[Record]) -> list[Contrast]:
+    groups = by_setting([joined_fold(one) for one in records])
+    pairs = [
+        (ours, theirs)
+        for theirs, group in groups.items()
+        if _model(group) in _SOFTMAX
+        for ours in _partners(group, groups)
+    ]
+    told = [groups[theirs][0].configuration for _, theirs in pairs]
+    contrasts = []
+    for (ours, theirs), configuration in zip(pairs, told, strict=True):
+        title = _title(name, configuration, told, groups[ours][0].configuration)
+        contrast = _contrast(title, groups[ours], groups[theirs])
+        contrasts += [] if contrast is None else [contrast]
+    return contrasts
+
+
+def _partners(
+    theirs: Sequence[Record], groups: Mapping[str, Sequence[Record]]
+) -> list[str]:
+    """Of hierarchical attention on its own tree: over all leaves, and over as many."""
+    wanted = theirs[0].configuration
+    by_tokens: dict[Any, str] = {}
+    for name, group in sorted(groups.items(), key=lambda item: (len(item[0]), item[0])):
+        found = group[0].configuration
+        tokens = found.get("max_tokens") or 0
+        if (
+            _model(group) == "hsa"
+            and _local(group) == _local(theirs)
+            and found.get("tree") not in _OTHER_TREES
+            and tokens in (0, wanted.get("max_tokens"))
+            and _alike(found, wanted)
+        ):
+            by_tokens.setdefault(tokens, name)
+    return list(by_tokens.values())
+
+
+def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether all settings that play a part in both are the same."""
+    return all(
+        one[key] == other[key]
+        for key in one.keys() & other.keys()
+        if key not in _FREE and None not in (one[key], other[key])
+    )
+
+
+def _model(group: Sequence[Record]) -> str:
+    """The attention, of molecules' models without their messages."""
+    return group[0].configuration["model"].rpartition("-")[2]
+
+
+def _local(group: Sequence[Record]) -> str:
+    return group[0].configuration["model"].rpartition("-")[0]
+
+
+def _title(
+    name: str,
+    configuration: Mapping[str, Any],
+    others: Sequence[Mapping[str, Any]],
+    ours: Mapping[str, Any],
+) -> str:
+    """What the contrast is about: settings in which those of the task differ."""
+    task = configuration["task"]
+    parts = [name if name == task else f"{name}: {task}"]
+    others = [one for one in others if one["task"] == task]
+    for key, value in configuration.items():
+        if key in (*_FREE, "task") or value in (None, [], False):
+            continue
+        if any(one.get(key) != value for one in others):
+            parts.append(key if value is True else f"{key} {value}")
+    cut = configuration.get("max_tokens")
+    if cut:
+        both = ours.get("max_tokens") == cut
+        parts.append(f"{'both' if both else 'softmax'} over {cut} tokens")
+    return ", ".join(parts)
+
+
+def _contrast(
+    title: str, ours: Sequence[Record], theirs: Sequence[Record]
+) -> Contrast | None:
+    """None if they have no seed in common."""
+    score = ours[0].facts.get("score", "accuracy")
+    one, other = (
+        {record.seed: record.final[f"test_{score}"] for record in group}
+        for group in (ours, theirs)
+    )
+    seeds = one.keys() & other.keys()
+    errors = [{seed: _error(score, of[seed]) for seed in seeds} for of in (one, other)]
+    # By the mean error, as one seed's may be 0.
+    scale = fmean(errors[1].values()) if seeds else math.nan
+    change = compare(
+        {seed: error / scale for seed, error in errors[0].items()} if scale else {},
+        {seed: error / scale for seed, error in errors[1].items()} if scale else {},
+    )
+    if change is None:
+        return None
+    seconds, _ = epoch_seconds({"ours": ours, "theirs": theirs})
+    return Contrast(
+        title,
+        score,
+        fmean(one[seed] for seed in seeds),
+        fmean(other[seed] for seed in seeds),
+        change,
+        _flops(ours) / _flops(theirs),
+        seconds["ours"] / seconds["theirs"],
+    )
+
+
+def _error(score: str, value: float) -> float:
+    return value if score in ("rmse", "mae") else 1.0 - value
+
+
+def _flops(group: Sequence[Record]) -> float:
+    """Of attention for as much work in both."""
+    facts = group[0].facts
+    if "attention_flops_per_example" in facts:
+        return facts["attention_flops_per_example"]
+    return fmean(one.attention_flops / len(one.history) for one in group)
+
+
+def _percent(change: Comparison) -> str:
+    spread = "" if math.isnan(change.error) else f" ± {100 * change.error:.0f}"
+    return f"{100 * change.mean:+.0f}{spread} %"
