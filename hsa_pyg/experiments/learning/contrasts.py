@@ -74,8 +74,9 @@ def write_contrasts(results: Path, images: Path) -> str:
             "All that was run of the two with like settings: scores on the test, means "
             "over the seeds or folds; the change of the error (what an accuracy or "
             "area lacks of 1, or the RMSE) from softmax to hierarchical attention, "
-            "paired, ± standard error; FLOPs of attention and time of an epoch, as "
-            "parts of softmax attention's.",
+            "paired, ± standard error (of the seeds: that of the test signals, which "
+            "all seeds share, comes on top); FLOPs of attention and time of an epoch, "
+            "as parts of softmax attention's.",
             f"![Change of the error, FLOPs and time](images/{PICTURE})",
             contrasts_table(contrasts),
             "`hsa-pyg report --contrasts`",
@@ -239,5 +240,5 @@ def _flops(group: Sequence[Record]) -> float:
 
 
 def _percent(change: Comparison) -> str:
-    spread = "" if math.isnan(change.error) else f" ± {100 * change.error:.0f}"
-    return f"{100 * change.mean:+.0f}{spread} %"
+    spread = "" if math.isnan(change.error) else f" ± {100 * change.error:.1f}"
+    return f"{100 * change.mean:+.1f}{spread} %"

@@ -65,7 +65,7 @@ def test_both_attentions_are_compared_where_all_else_is_alike(write, tmp_path):
     assert one.change.mean == pytest.approx(-0.5)
     assert (one.change.error, one.change.seeds) == (pytest.approx(0.5), 2)
     assert (one.flops, one.seconds) == (0.25, 0.25)
-    row = "| imdb | accuracy | 0.850 | 0.700 | -50 ± 50 % | 2 | 0.25 | 0.25 |"
+    row = "| imdb | accuracy | 0.850 | 0.700 | -50.0 ± 50.0 % | 2 | 0.25 | 0.25 |"
     assert row in contrasts_table([one])
 
 
@@ -98,7 +98,7 @@ def test_molecules_are_compared_with_their_messages_and_by_their_score(write, tm
     (one,) = find_contrasts(tmp_path)
     assert (one.title, one.score) == ("molecules: esol", "rmse")
     assert one.change.mean == pytest.approx(-0.5)
-    assert "| RMSE | 1.000 | 2.000 | -50 % | 1 |" in contrasts_table([one])
+    assert "| RMSE | 1.000 | 2.000 | -50.0 % | 1 |" in contrasts_table([one])
 
 
 def test_vertices_of_a_graph_are_compared(write, tmp_path):
@@ -129,7 +129,7 @@ def test_the_command_writes_the_part_and_its_picture(write, tmp_path, monkeypatc
     assert "contrasts -> " in done.output
     text = page.read_text()
     assert "<!-- hsa-pyg report contrasts: begin" in text
-    assert "| imdb | accuracy | 0.800 | 0.700 | -33 % | 1 |" in text
+    assert "| imdb | accuracy | 0.800 | 0.700 | -33.3 % | 1 |" in text
     assert (page.parent / "images" / "learning_contrasts.png").exists()
     with pytest.raises(SettingsError, match="over all experiments: leave out NAMES"):
         CliRunner().invoke(app, [*asked, "imdb"], catch_exceptions=False)
