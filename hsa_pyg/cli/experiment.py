@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Results = Annotated[Path, typer.Option("--out", help="Folder of the results files.")]
 #: Part of a processor's speed in matrix products that a training run reaches.
 _EFFICIENCY = 0.5
+#: Page of what is over all experiments.
 _CONTRASTS = Path("docs/results.md")
 
 
@@ -156,11 +157,12 @@ def report(
         load_configuration,
     )
     from hsa_pyg.experiments.experiment import find_experiment
-    from hsa_pyg.experiments.learning.contrasts import write_contrasts
     from hsa_pyg.experiments.records import read_records
 
     console = Console()
     if contrasts:
+        from hsa_pyg.experiments.learning.contrasts import write_contrasts
+
         if names:
             raise SettingsError("--contrasts is over all experiments: leave out NAMES.")
         target = page or _CONTRASTS

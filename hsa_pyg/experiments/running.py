@@ -129,7 +129,8 @@ class Run:
             return True
         begun = self.folder / _CONFIGURATION
         if begun.exists():
-            self._check(_read(begun), self.folder, "an interrupted run")
+            settings = with_later_settings(self.experiment, _read(begun))
+            self._check(settings, self.folder, "an interrupted run")
         return False
 
     def standing(self) -> Standing | None:
@@ -156,7 +157,6 @@ class Run:
         return None
 
     def _check(self, found: Mapping[str, Any], path: Path, what: str) -> None:
-        found = with_later_settings(self.experiment, found)
         changed = differences(self.setting.configuration, found)
         if changed:
             raise SettingsError(

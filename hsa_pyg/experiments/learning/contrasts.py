@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -127,13 +127,17 @@ def _of_experiment(name: str, records: Sequence[Record]) -> list[Contrast]:
         if _model(group) in _SOFTMAX
         for ours in _partners(group, groups)
     ]
-    told = [groups[theirs][0].configuration for _, theirs in pairs]
-    contrasts = []
-    for (ours, theirs), configuration in zip(pairs, told, strict=True):
-        title = _title(name, configuration, told, groups[ours][0].configuration)
-        contrast = _contrast(title, groups[ours], groups[theirs])
-        contrasts += [] if contrast is None else [contrast]
-    return contrasts
+    configurations = {one: group[0].configuration for one, group in groups.items()}
+    told = [configurations[theirs] for _, theirs in pairs]
+    contrasts = [
+        _contrast(
+            _title(name, configurations[theirs], told, configurations[ours]),
+            groups[ours],
+            groups[theirs],
+        )
+        for ours, theirs in pairs
+    ]
+    return [one for one in contrasts if one is not None]
 
 
 def _partners(
@@ -199,7 +203,7 @@ def _title(
 def _contrast(
     title: str, ours: Sequence[Record], theirs: Sequence[Record]
 ) -> Contrast | None:
-    """None if they have no seed in common."""
+    """None if they have no seed in common, or softmax attention makes no error."""
     score = ours[0].facts.get("score", "accuracy")
     one, other = (
         {record.seed: record.final[f"test_{score}"] for record in group}
@@ -207,14 +211,12 @@ def _contrast(
     )
     seeds = one.keys() & other.keys()
     errors = [{seed: _error(score, of[seed]) for seed in seeds} for of in (one, other)]
+    change = compare(*errors)
     # By the mean error, as one seed's may be 0.
-    scale = fmean(errors[1].values()) if seeds else math.nan
-    change = compare(
-        {seed: error / scale for seed, error in errors[0].items()} if scale else {},
-        {seed: error / scale for seed, error in errors[1].items()} if scale else {},
-    )
-    if change is None:
+    scale = fmean(errors[1].values()) if seeds else 0.0
+    if change is None or not scale:
         return None
+    change = replace(change, mean=change.mean / scale, error=change.error / scale)
     seconds, _ = epoch_seconds({"ours": ours, "theirs": theirs})
     return Contrast(
         title,

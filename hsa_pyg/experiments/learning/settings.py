@@ -229,8 +229,11 @@ def _clear(settings: LearningSettings) -> LearningSettings:
         absent.add("fold")
     if task != "sst":
         absent |= {"binary", "each_phrase", "phrase_weight"}
-    elif settings.each_phrase or (
-        settings.tree != "own" or settings.depth or settings.group
+    elif (
+        settings.each_phrase
+        or settings.tree != "own"
+        or settings.depth
+        or settings.group
     ):
         # Phrases are signals already, or those of another tree have no label.
         settings = replace(settings, phrase_weight=0.0)
