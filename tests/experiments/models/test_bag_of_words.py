@@ -28,6 +28,19 @@ def test_it_learns_a_toy_task(fitted):
     assert fitted.num_features == len(words)
 
 
+def test_the_grid_grows_while_its_largest_is_best():
+    """Two of three texts have one class: a weak regularisation alone sees it all."""
+    texts = [f"{(GOOD, GOOD, BAD)[number % 3]} {number}" for number in range(12)]
+    labels = [1, 1, 0] * 4
+    grown = bag_of_words(texts, labels, grid=(0.01, 0.3), folds=3)
+    assert list(grown.scores) == pytest.approx([0.01, 0.3, 0.9, 2.7])
+    assert pytest.approx(0.9) == grown.C  # the next was no better
+    assert grown.scores[0.3] < grown.scores[grown.C] == 1
+    assert bag_of_words(texts, labels, grid=(0.01,), folds=3).scores.keys() == {0.01}
+    to_the_limit = bag_of_words(texts, labels, grid=(0.01, 5e3), folds=3)
+    assert to_the_limit.C == max(to_the_limit.scores) == 5e3
+
+
 def test_same_texts_same_model(fitted):
     again = bag_of_words(TEXTS, torch.tensor(LABELS), grid=(1.0, 0.1), folds=3)
     assert (again.pipeline[1].coef_ == fitted.pipeline[1].coef_).all()
