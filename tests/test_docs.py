@@ -18,7 +18,14 @@ from hsa_pyg.ops.backends import Implementation
 DOCS = Path(__file__).parents[1] / "docs"
 OPTIONS = "attention_options.md"
 #: Pages that state all that their code prints.
-STATED = {OPTIONS, "concepts.md", "faq.md", "index.md", "migration.md"}
+STATED = {
+    OPTIONS,
+    "concepts.md",
+    "faq.md",
+    "index.md",
+    "migration.md",
+    "recipes.md",
+}
 GUIDES = [
     *sorted(STATED),
     "converters.md",
