@@ -32,16 +32,17 @@ class Feature:
     dtype: torch.dtype | str = torch.float32
 
     @classmethod
-    def of(cls, value: Any, cat_dim: int | None = 0) -> Feature:
+    def of(cls, value: Any, cat_dim: int | tuple[int, ...] | None = 0) -> Feature:
         """The feature that ``value`` is made of.
 
         Args:
             value: a tensor, or any Python object.
-            cat_dim: the dimension of ``value`` that counts its rows.
+            cat_dim: the dimension of ``value`` that counts its rows; several if it is
+                an adjacency matrix, which grows along its diagonal.
         """
         if not isinstance(value, Tensor):
             return cls(None, type(value).__name__)
-        if value.dim() == 0 or cat_dim is None:
+        if value.dim() == 0 or not isinstance(cat_dim, int):
             return cls(None, value.dtype)
         shape = list(value.shape)
         del shape[cat_dim]

@@ -17,7 +17,7 @@ from hsa_pyg.data.hierarchy_cache import Fingerprint, HierarchyCache
 from hsa_pyg.data.schema import EdgeType, Schema
 from hsa_pyg.data.storage import SignalNodeStorage, SignalStorage
 from hsa_pyg.data.summary import summarise
-from hsa_pyg.data.validation import mangled_names, problems
+from hsa_pyg.data.validation import mangled_names, no_edges, problems
 from hsa_pyg.hierarchy import CHILD_OF, SignalHierarchy
 
 _CACHE = "_hierarchy_cache"
@@ -117,7 +117,8 @@ class NestedSignal(HeteroData):
         DataLoader's worker; files and copies in other ways compile their own.
 
         Raises:
-            ValueError: if the parent edges form no tree; it names type and index.
+            ValueError: if the parent edges form no tree, with type and index; if a type
+                of them has no ``edge_index``; if a neighbour sampler cut the tree.
         """
         source = self._fingerprint()
         return self._cache.compiled(source, lambda: self._compile(source))
@@ -240,6 +241,17 @@ class NestedSignal(HeteroData):
             if kind[1] == CHILD_OF and "edge_index" in store
         }
 
+    def _check_whole(self) -> None:
+        # Without these, nodes would pass for roots of trees of their own.
+        for edge_type, store in self.edge_items():
+            if edge_type[1] == CHILD_OF and "edge_index" not in store:
+                raise ValueError(no_edges(edge_type))
+        if any("num_sampled_nodes" in store for store in self.node_stores):
+            raise ValueError(
+                "the batch comes from a neighbour sampler, which cuts families apart; "
+                "load whole signals by hsa_pyg.loader.DataLoader"
+            )
+
     def _tree_device(self) -> torch.device:
         for edge in self._parent_edges().values():
             return edge.device
@@ -249,6 +261,7 @@ class NestedSignal(HeteroData):
         return torch.device("cpu")
 
     def _fingerprint(self) -> Fingerprint:
+        self._check_whole()
         edges = self._parent_edges()
         sizes = []
         for kind, store in self.node_items():

@@ -77,6 +77,14 @@ def hiding_names(signal: NestedSignal) -> Iterator[str]:
             )
 
 
+def no_edges(kind: tuple[str, str, str]) -> str:
+    """What is said of an edge type without edges that can be read."""
+    return (
+        f"edge type {kind} has no edge_index; set it to a tensor [2, num_edges], or "
+        "delete the edge type (ToSparseTensor replaces it by adj_t, which is not read)"
+    )
+
+
 def _mangled(name: str, in_batch: bool) -> str | None:
     if name in _OWN_INDICES:
         return None
@@ -178,10 +186,7 @@ def _edge_problems(signal: NestedSignal) -> Iterator[str]:
     for kind, store in signal.edge_items():
         edge = store.get("edge_index")
         if not isinstance(edge, Tensor):
-            yield (
-                f"edge type {kind} has no edge_index; set it to a tensor "
-                "[2, num_edges], or delete the edge type"
-            )
+            yield no_edges(kind)
             continue
         if edge.dim() != 2 or edge.size(0) != 2 or edge.dtype != torch.long:
             yield (

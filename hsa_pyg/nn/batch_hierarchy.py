@@ -31,11 +31,6 @@ def batch_hierarchy(batch: HeteroData) -> SignalHierarchy:
             "NestedSignal.from_dict(data.to_dict()), or by a converter of "
             "hsa_pyg.converters"
         )
-    if any("num_sampled_nodes" in store for store in batch.node_stores):
-        raise ValueError(
-            "the batch comes from a neighbour sampler, which cuts families apart; "
-            "load whole signals by hsa_pyg.loader.DataLoader"
-        )
     hierarchy: SignalHierarchy = batch.hierarchy
     if hierarchy.num_roots != batch.num_graphs:
         raise ValueError(

@@ -24,6 +24,11 @@ def test_edge_indices_count_their_rows_in_the_last_dimension():
     assert feature.empty(rows_last=True).shape == (2, 0)
 
 
+def test_an_adjacency_matrix_has_no_rows():
+    matrix = torch.eye(2).to_sparse_csr()
+    assert Feature.of(matrix, cat_dim=(0, 1)) == Feature(None, torch.float32)
+
+
 def test_an_empty_value_keeps_width_and_dtype():
     empty = Feature((3, 4), torch.float16).empty()
     assert (empty.shape, empty.dtype) == ((0, 3, 4), torch.float16)

@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 from torch_geometric.data import Batch, InMemoryDataset
-from torch_geometric.transforms import BaseTransform
+from torch_geometric.transforms import BaseTransform, ToSparseTensor
 
 from hsa_pyg.data import NestedSignal
 
@@ -182,3 +182,25 @@ def test_38_deep_signals_batch_and_come_apart(same):
     assert batch.hierarchy.max_depth == 5_000
     assert same(batch[0], chains[0])
     assert same(batch[1], chains[1])
+
+
+def test_parent_edges_without_edge_index_are_an_error(make_page):
+    """Their children would pass for roots of trees of their own."""
+    sparse = ToSparseTensor(layout=torch.sparse_csr)(make_page(3))
+    message = r"edge type .*'child_of'.* has no edge_index; set it"
+    with pytest.raises(ValueError, match=message):
+        _ = sparse.hierarchy
+    with pytest.raises(ValueError, match=message):
+        sparse.validate()
+    batch = Batch.from_data_list([sparse, sparse])
+    assert batch.num_graphs == 2
+    with pytest.raises(ValueError, match=message):
+        _ = batch.hierarchy
+
+
+def test_a_part_that_a_neighbour_sampler_cut_out_has_no_hierarchy(make_page):
+    page = make_page(3)
+    _ = page.hierarchy
+    page.set_value_dict("num_sampled_nodes", {"word": [1, 2]})
+    with pytest.raises(ValueError, match="neighbour sampler, which cuts families"):
+        _ = page.hierarchy
