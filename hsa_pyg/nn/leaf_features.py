@@ -196,3 +196,27 @@ def split_leaves(x: Tensor, hierarchy: SignalHierarchy) -> dict[str, Tensor]:
     return {
         name: x[start:stop] for name, (start, stop) in hierarchy.leaf_slices.items()
     }
+
+
+def join_leaves(
+    x: Mapping[str, Tensor], hierarchy: SignalHierarchy, remedy: str
+) -> Tensor:
+    """The rows of all leaf types in the order of the leaf rows, [N, F].
+
+    Args:
+        x: leaf features of one width, checked by :func:`check_hierarchy`.
+        hierarchy: the compiled forest of N leaves.
+        remedy: what to do about unlike widths.
+
+    Raises:
+        ValueError: if the widths differ, or there is no tensor.
+    """
+    widths = {name: rows.size(1) for name, rows in x.items()}
+    if len(set(widths.values())) > 1:
+        raise ValueError(
+            f"leaf types with unlike widths {widths} cannot be joined; {remedy}"
+        )
+    parts = [x[name] for name in hierarchy.leaf_slices if name in x]
+    if not parts:
+        raise ValueError("x is an empty dictionary; give every leaf type its features")
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -10,7 +10,12 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.module_dict import ModuleDict
 
 from hsa_pyg.hierarchy import SignalHierarchy
-from hsa_pyg.nn.leaf_features import LeafFeatures, check_dtype, split_leaves
+from hsa_pyg.nn.leaf_features import (
+    LeafFeatures,
+    check_dtype,
+    join_leaves,
+    split_leaves,
+)
 
 
 class LeafProjection(torch.nn.Module):
@@ -31,7 +36,7 @@ class LeafProjection(torch.nn.Module):
         - **output:** :math:`(N, F_{out})`
 
     Raises:
-        ValueError: if a size is neither positive nor -1.
+        ValueError: if a size is neither positive nor -1, or there is none.
     """
 
     def __init__(
@@ -61,6 +66,11 @@ class LeafProjection(torch.nn.Module):
         self.by_type: ModuleDict | None = None
         if isinstance(in_channels, int):
             self.shared = linear(in_channels)
+        elif not in_channels:
+            raise ValueError(
+                "'in_channels' is an empty dictionary; give each leaf type its size, "
+                "or one number to all of them"
+            )
         else:
             self.by_type = ModuleDict(
                 {k: linear(n, f" of leaf type {k!r}") for k, n in in_channels.items()}
@@ -87,7 +97,7 @@ class LeafProjection(torch.nn.Module):
         """
         if self.by_type is None:
             if isinstance(x, Mapping):
-                x = _join(x, hierarchy)
+                x = join_leaves(x, hierarchy, "pass in_channels={type: width, ...}")
             return _apply(self.shared, x, "x")
         if isinstance(x, Tensor):
             if not hierarchy.leaf_slices:
@@ -132,17 +142,3 @@ def _apply(lin: Linear, x: Tensor, name: str) -> Tensor:
             f"{lin.in_channels}; make it with in_channels={x.size(-1)} for this input"
         )
     return lin(x)
-
-
-def _join(x: Mapping[str, Tensor], hierarchy: SignalHierarchy) -> Tensor:
-    """The leaf features of all types in the order of the leaf rows, [N, F]."""
-    widths = {name: rows.size(1) for name, rows in x.items()}
-    if len(set(widths.values())) > 1:
-        raise ValueError(
-            f"leaf types with unlike widths {widths} cannot share one projection; pass "
-            "in_channels={type: width, ...}"
-        )
-    parts = [x[name] for name in hierarchy.leaf_slices if name in x]
-    if not parts:
-        raise ValueError("x is an empty dictionary; give every leaf type its features")
-    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -10,6 +10,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.nn.leaf_features import LeafFeatures, check_hierarchy, join_leaves
 
 
 class LeafReadout(torch.nn.Module):
@@ -30,7 +31,8 @@ class LeafReadout(torch.nn.Module):
         ValueError: for a name that is not known, or ``"attention"`` without channels.
 
     Shapes:
-        - **input:** leaf features :math:`(N, F)` and their hierarchy
+        - **input:** leaf features :math:`(N, F)`, or a dictionary of
+          :math:`(n, F)` per leaf type, and their hierarchy
         - **output:** tree features :math:`(T, F)`
 
     .. code-block:: python
@@ -66,24 +68,23 @@ class LeafReadout(torch.nn.Module):
         r"""Resets all learnable parameters of the module."""
         reset(self.aggr)
 
-    def forward(self, x: Tensor, hierarchy: SignalHierarchy) -> Tensor:
+    def forward(self, x: LeafFeatures, hierarchy: SignalHierarchy) -> Tensor:
         r"""Aggregate leaf rows.
 
         Args:
-            x: Leaf features [N, F], in the order of ``hierarchy.leaves``.
+            x: Leaf features [N, F], in the order of ``hierarchy.leaves``, or what a
+                layer gave, [n, F] per leaf type.
             hierarchy: The compiled forest of T trees.
 
         Returns:
             [T, F], in the dtype of ``x``; summed in float32 at least.
 
         Raises:
-            ValueError: if ``x`` has another number of rows than there are leaves.
+            TypeError: if ``x`` holds no tensors, or ``hierarchy`` is none.
+            ValueError: if ``x`` has another number of rows than there are leaves, or
+                its types differ in width.
         """
-        if x.dim() != 2 or x.size(0) != hierarchy.num_leaves:
-            raise ValueError(
-                f"x must have shape [{hierarchy.num_leaves}, channels], one row for "
-                f"each leaf of the hierarchy, got {tuple(x.shape)}"
-            )
+        x = _leaf_rows(x, hierarchy)
         # A running sum in bfloat16 stops growing at 256 times its terms.
         wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
         out = self.aggr(
@@ -95,16 +96,26 @@ class LeafReadout(torch.nn.Module):
         return f"{self.__class__.__name__}({self.aggr})"
 
 
-def leaf_means(x: Tensor, hierarchy: SignalHierarchy) -> Tensor:
+def _leaf_rows(x: LeafFeatures, hierarchy: SignalHierarchy) -> Tensor:
+    check_hierarchy(x, hierarchy)
+    if isinstance(x, Tensor):
+        return x
+    return join_leaves(x, hierarchy, "map them to one width first, as HSAConv does")
+
+
+def leaf_means(x: LeafFeatures, hierarchy: SignalHierarchy) -> Tensor:
     r"""The mean over the leaves below every node (docs/mathematics.md, section 8).
 
     Args:
-        x: Leaf features [N, ...], in the order of ``hierarchy.leaves``.
+        x: Leaf features [N, ...], in the order of ``hierarchy.leaves``, or what a
+            layer gave, [n, F] per leaf type.
         hierarchy: The compiled forest of M nodes.
 
     Returns:
         [M, ...] by node id. A leaf has its own row, a node without leaves zeros.
     """
+    if not isinstance(x, Tensor):
+        x = _leaf_rows(x, hierarchy)
     dtype = torch.promote_types(x.dtype, torch.float32)
     total = x.new_zeros(hierarchy.num_nodes, *x.shape[1:], dtype=dtype)
     total = total.index_copy(0, hierarchy.leaves, x.to(dtype))

@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from hsa_pyg.nn.leaf_features import compile_edges
@@ -31,3 +32,8 @@ def test_no_leaf_at_all():
     out = typed({}, compile_edges({}, {}, ["word"]))
     assert out.shape == (0, 6)
     assert out.dtype == torch.double
+
+
+def test_a_dictionary_without_a_type_is_an_error():
+    with pytest.raises(ValueError, match="'in_channels' is an empty dictionary"):
+        LeafProjection({}, 6)

@@ -86,3 +86,28 @@ def test_wrong_inputs(forest):
         LeafReadout("attention")
     with pytest.raises(ValueError, match=r"shape \[5, channels\].*got \(4, 3\)"):
         LeafReadout("mean")(torch.randn(4, 3), forest)
+    typed = SignalHierarchy.from_edge_index({}, {"word": 2, "image": 1})
+    x = {"word": torch.randn(2, 3), "image": torch.randn(1, 4)}
+    for readout in (LeafReadout("mean"), leaf_means):
+        with pytest.raises(ValueError, match=r"unlike widths.*map them to one width"):
+            readout(x, typed)
+        with pytest.raises(ValueError, match=r"has 1 leaves of type 'image'"):
+            readout({"word": x["word"]}, typed)
+    with pytest.raises(TypeError, match="must be a SignalHierarchy"):
+        LeafReadout("mean")(torch.randn(5, 3), torch.zeros(5).long())
+
+
+def test_the_dictionary_that_a_layer_gives():
+    """Its types come in any order, and a type without rows may be absent."""
+    edges = {
+        ("word", "child_of", "page"): torch.tensor([[0, 1, 2], [0, 0, 1]]),
+        ("image", "child_of", "page"): torch.tensor([[0], [1]]),
+    }
+    sizes = {"page": 2, "word": 3, "image": 1, "table": 0}
+    h = SignalHierarchy.from_edge_index(edges, sizes, ["word", "image", "table"])
+    x = {"image": torch.randn(1, 4), "word": torch.randn(3, 4)}
+    rows = torch.cat([x["word"], x["image"]])
+    assert torch.equal(LeafReadout("mean")(x, h), LeafReadout("mean")(rows, h))
+    expected = torch.stack([x["word"][:2].mean(0), rows[2:].mean(0)])
+    torch.testing.assert_close(LeafReadout("mean")(x, h), expected)
+    torch.testing.assert_close(leaf_means(x, h)[:2], expected)
