@@ -95,6 +95,23 @@ def train(
     heads: Annotated[int, typer.Option(min=1)] = 4,
     dropout: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.1,
     weight_decay: Annotated[float, typer.Option(min=0.0)] = 0.01,
+    warmup: Annotated[
+        float,
+        typer.Option(min=0.0, help="Part of all steps to reach the highest rate."),
+    ] = 0.1,
+    schedule: Annotated[
+        Literal["cosine", "linear"], typer.Option(help="How the rate falls from there.")
+    ] = "cosine",
+    clip: Annotated[
+        float, typer.Option(min=0.0, help="Largest norm of a gradient; 0 clips none.")
+    ] = 1.0,
+    accumulate: Annotated[
+        int, typer.Option(min=1, help="Batches whose gradients make one step.")
+    ] = 1,
+    precision: Annotated[
+        Literal["32", "bf16", "16"],
+        typer.Option(help="32, or mixed with bf16 or (on a GPU) 16."),
+    ] = "32",
     position: Annotated[
         bool, typer.Option(help="Give children their place in the parent.")
     ] = True,
@@ -142,6 +159,11 @@ def train(
         position=position,
         text_column=text_column,
         label_column=label_column,
+        precision=precision,
+        accumulate=accumulate,
+        clip=clip,
+        warmup=warmup,
+        schedule=schedule,
     )
     name = Path(dataset).resolve().stem
     out = out or Path("runs") / f"{name}-{attention}-{seed}"

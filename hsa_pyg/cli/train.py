@@ -4,9 +4,9 @@ import json
 import logging
 import math
 import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -19,7 +19,7 @@ from hsa_pyg.integrations.lightning import (
     SignalDataModule,
     pl,
 )
-from hsa_pyg.integrations.training import TrainingResult, fit_classifier
+from hsa_pyg.integrations.training import PRECISIONS, TrainingResult, fit_classifier
 from hsa_pyg.loader import DataLoader
 from hsa_pyg.nn import HierarchicalPosition, HSATransformer
 from hsa_pyg.nn.transformer import Attention
@@ -45,10 +45,15 @@ class Settings:
     dropout: float
     weight_decay: float
     position: bool
-    # Of texts of the user's own; runs of older versions have no such entries.
+    # What came later: runs of older versions have no such entries.
     text_column: str = COLUMNS[0]
     label_column: str = COLUMNS[1]
     digest: str | None = None
+    precision: Literal["32", "bf16", "16"] = "32"
+    accumulate: int = 1
+    clip: float = 1.0
+    warmup: float = 0.1
+    schedule: Literal["cosine", "linear"] = "cosine"
 
     @property
     def columns(self) -> tuple[str, str]:
@@ -80,9 +85,11 @@ def train_model(
         FileNotFoundError: If there is nothing to resume.
         FloatingPointError: If the loss stops being finite.
     """
-    _check_device(device)
+    _check_device(device, settings.precision)
     if not 0.0 < settings.lr < math.inf:
         raise SettingsError(f"--lr must be above 0 and finite, got {settings.lr}.")
+    if not 0.0 <= settings.warmup < 1.0:
+        raise SettingsError(f"--warmup is a part below 1, got {settings.warmup}.")
     settings = replace(settings, dataset=full_name(settings.dataset))
     begun = _check_same(settings, out) if resume else {}
     source = load_source(
@@ -102,6 +109,8 @@ def train_model(
         source.num_classes,
         lr=settings.lr,
         weight_decay=settings.weight_decay,
+        warmup=settings.warmup,
+        schedule=settings.schedule,
     )
     data = SignalDataModule(
         source.train,
@@ -117,7 +126,15 @@ def train_model(
         _keep_splits(source, out)
     try:
         return fit_classifier(
-            classifier, data, out, settings.epochs, resume=resume, accelerator=device
+            classifier,
+            data,
+            out,
+            settings.epochs,
+            resume=resume,
+            clip=settings.clip,
+            accelerator=device,
+            precision=PRECISIONS[settings.precision],
+            accumulate_grad_batches=settings.accumulate,
         )
     except MisconfigurationException as error:  # for instance no such device
         raise SettingsError(str(error)) from error
@@ -170,7 +187,7 @@ def check_unchanged(source: Facts, digest: str | None, dataset: str, run: Path) 
         )
 
 
-def _check_device(device: str) -> None:
+def _check_device(device: str, precision: str) -> None:
     """Refuse what cannot be trained on here, before any data are read."""
     there = {
         "cuda": torch.cuda.is_available(),
@@ -182,6 +199,8 @@ def _check_device(device: str) -> None:
     if not known[device]:
         here = ", ".join(name for name, found in known.items() if found)
         raise SettingsError(f"There is no {device!r} here: --device takes {here}.")
+    if precision == "16" and (device == "cpu" or not any(there.values())):
+        raise SettingsError("Processors have no mixed --precision 16: take bf16.")
 
 
 def _keep_settings(settings: Settings, out: Path) -> None:
@@ -221,8 +240,8 @@ def _check_same(settings: Settings, out: Path) -> dict[str, Any]:
     asked = asdict(settings)
     # That of the texts is known once they are read.
     del asked["digest"]
-    usual = {"text_column": COLUMNS[0], "label_column": COLUMNS[1]}
-    begun = {**usual, **begun}
+    later = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
+    begun = {**later, **begun}
     other = {k: v for k, v in asked.items() if v != begun.get(k)}
     if other:
         changes = ", ".join(f"{k} {begun.get(k)} -> {v}" for k, v in other.items())

@@ -137,14 +137,10 @@ class SignalModule(pl.LightningModule):
         scores: MetricCollection = getattr(self, f"{stage}_scores")
         scores.update(output, self.targets(batch))
         size = batch.num_graphs
-        self.log(f"{stage}/loss", loss, on_step=False, on_epoch=True, batch_size=size)
-        self.log_dict(
-            scores,
-            on_step=False,
-            on_epoch=True,
-            batch_size=size,
-            prog_bar=stage == "val",
-        )
+        epoch = {"on_step": False, "on_epoch": True, "batch_size": size}
+        # The scores are summed over all processes by themselves.
+        self.log(f"{stage}/loss", loss, sync_dist=True, **epoch)
+        self.log_dict(scores, prog_bar=stage == "val", **epoch)
         return loss
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:

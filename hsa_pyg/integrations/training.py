@@ -21,6 +21,13 @@ from hsa_pyg.integrations.memory import peak_memory, resident_memory
 from hsa_pyg.integrations.seeded_epochs import SeededEpochs
 from hsa_pyg.integrations.warming import warm_up
 
+#: Lightning's names of the precisions of a run.
+PRECISIONS: Mapping[str, Any] = {
+    "32": "32-true",
+    "bf16": "bf16-mixed",
+    "16": "16-mixed",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
@@ -86,6 +93,7 @@ def fit_classifier(
     progress: bool = True,
     callbacks: Sequence[pl.Callback] = (),
     accelerator: str = "auto",
+    **trainer: Any,
 ) -> TrainingResult:
     """Train, keep the best and the last checkpoint, and test the best.
 
@@ -106,11 +114,15 @@ def fit_classifier(
         progress: Show Lightning's progress bar.
         callbacks: Further callbacks.
         accelerator: Lightning's name of the device: ``"cpu"``, ``"gpu"`` or ``"auto"``.
+        **trainer: Further arguments of Lightning's ``Trainer``, such as
+            ``precision="bf16-mixed"`` or ``accumulate_grad_batches=4``.
 
     Returns:
         The scores, seconds and bytes of the run.
 
     Raises:
+        TypeError: If an argument of the trainer is unknown or set here, by those above
+            or since a run has one device and no check before its first epoch.
         FileNotFoundError: If there is nothing to resume in ``out``.
         FileExistsError: If ``out`` already holds a run and ``resume`` is not set.
         FloatingPointError: If the loss stops being finite.
@@ -126,6 +138,7 @@ def fit_classifier(
         progress=progress,
         callbacks=callbacks,
         accelerator=accelerator,
+        trainer=trainer,
     )
     result = TrainingResult(
         val_accuracy=rows[facts.best_epoch]["val/accuracy"],
@@ -147,6 +160,7 @@ def fit_regressor(
     progress: bool = True,
     callbacks: Sequence[pl.Callback] = (),
     accelerator: str = "auto",
+    **trainer: Any,
 ) -> RegressionResult:
     """The same as :func:`fit_classifier` for numbers to predict.
 
@@ -163,11 +177,13 @@ def fit_regressor(
         progress: As there.
         callbacks: As there.
         accelerator: As there.
+        **trainer: As there.
 
     Returns:
         The scores, seconds and bytes of the run.
 
     Raises:
+        TypeError: As there.
         FileNotFoundError: If there is nothing to resume in ``out``.
         FileExistsError: If ``out`` already holds a run and ``resume`` is not set.
         FloatingPointError: If the loss stops being finite.
@@ -183,6 +199,7 @@ def fit_regressor(
         progress=progress,
         callbacks=callbacks,
         accelerator=accelerator,
+        trainer=trainer,
     )
     result = RegressionResult(
         val_rmse=rows[facts.best_epoch]["val/rmse"],
@@ -206,6 +223,7 @@ def _fit(
     progress: bool,
     callbacks: Sequence[pl.Callback],
     accelerator: str,
+    trainer: Mapping[str, Any],
 ) -> tuple[list[dict[str, float]], Mapping[str, float], RunFacts]:
     """The history, the test scores of the best epoch, and the facts of the run."""
     out = Path(out)
@@ -223,23 +241,29 @@ def _fit(
     newest = _checkpoint(out, "last", monitor=None)
     # Drawn, so that it follows from the seed of the caller.
     seeded = SeededEpochs(int(torch.randint(2**31, ())))
-    trainer = pl.Trainer(
-        max_epochs=epochs,
-        accelerator=accelerator,
-        devices=1,
-        callbacks=[history, seeded, best, newest, *callbacks],
-        gradient_clip_val=clip,
-        logger=False,
-        enable_model_summary=False,
-        enable_progress_bar=progress,
-        num_sanity_val_steps=0,
-    )
-    warm_up(module, trainer.strategy.root_device)
+    own: dict[str, Any] = {
+        "max_epochs": epochs,
+        "accelerator": accelerator,
+        "devices": 1,
+        "callbacks": [history, seeded, best, newest, *callbacks],
+        "gradient_clip_val": clip,
+        "enable_progress_bar": progress,
+        "num_sanity_val_steps": 0,
+    }
+    usual = {"logger": False, "enable_model_summary": False}
+    if twice := sorted(own.keys() & trainer.keys()):
+        raise TypeError(
+            f"{', '.join(twice)}: set here already. What 'epochs', 'clip', 'progress', "
+            "'callbacks' and 'accelerator' do not say of it takes a "
+            "lightning.pytorch.Trainer of your own."
+        )
+    lightning = pl.Trainer(**own, **{**usual, **trainer})
+    warm_up(module, lightning.strategy.root_device)
     base_memory = resident_memory()
-    trainer.fit(module, data, ckpt_path=last if resume else None)
+    lightning.fit(module, data, ckpt_path=last if resume else None)
     rows = history.rows
     # This loads the state of the best epoch, the callbacks' too.
-    (scores,) = trainer.test(
+    (scores,) = lightning.test(
         module, data, ckpt_path=best.best_model_path, verbose=False
     )
     pick = max if mode == "max" else min

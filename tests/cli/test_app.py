@@ -84,6 +84,40 @@ def test_a_run_is_resumed_with_its_settings_only(run):
         run("train", "fake", "--resume", "--out", "other")
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--precision", "bf16"],
+        ["--accumulate", "2"],
+        ["--clip", "0.01"],
+        ["--warmup", "0.5"],
+        ["--schedule", "linear"],
+    ],
+)
+def test_how_it_is_trained_is_an_option(run, tmp_path, option):
+    begin = ["train", "fake", "--epochs", "2", *SMALL]
+    run(*begin, "--out", "usual")
+    run(*begin, "--out", "other", *option, "--device", "cpu")
+    usual, other = (
+        json.loads((tmp_path / name / "history.json").read_text())
+        for name in ("usual", "other")
+    )
+    assert usual[1]["train/loss"] != other[1]["train/loss"]
+
+
+def test_settings_that_came_later_are_those_of_older_runs(run, tmp_path):
+    begin = ["train", "fake", "--epochs", "1", "--out", "run", *SMALL]
+    run(*begin)
+    path = tmp_path / "run" / "settings.json"
+    settings = json.loads(path.read_text())
+    for later in ("precision", "accumulate", "clip", "warmup", "schedule"):
+        del settings[later]
+    path.write_text(json.dumps(settings))
+    assert run(*begin, "--resume").exit_code == 0
+    with pytest.raises(SettingsError, match=r"clip 1\.0 -> 2\.0"):
+        run(*begin, "--resume", "--clip", "2")
+
+
 @pytest.mark.parametrize("text", ["", "[1]", "{"])
 def test_settings_of_a_run_that_are_damaged_are_named(run, tmp_path, text):
     begin = ["train", "fake", "--epochs", "1", "--out", "run", *SMALL]
@@ -105,6 +139,8 @@ def test_a_folder_is_printed_as_it_is_named(run):
         (["fake", "--heads", "5"], "5 heads do not divide 64 channels"),
         (["fake", "--train-size", "999"], "120 training signals, not 999"),
         (["fake", "--max-tokens", "10"], "has no documents to cut"),
+        (["fake", "--warmup", "1"], r"--warmup is a part below 1, got 1\.0"),
+        (["fake", "--device", "cpu", "--precision", "16"], "Processors have no mixed"),
     ],
 )
 def test_what_does_not_fit_is_said_in_a_sentence(run, arguments, message):

@@ -120,6 +120,29 @@ def test_numbers_are_learned_and_the_epoch_of_the_least_error_is_tested(
         fit_regressor(regressor, data, tmp_path, 30, **settings)
 
 
+def test_the_trainer_takes_what_is_left_to_it(make_model, make_data, tmp_path):
+    class Look(pl.Callback):
+        def on_train_end(self, trainer, module):
+            self.seen = trainer.precision, trainer.global_step
+
+    looks = []
+    for name, options in (
+        ("usual", {}),
+        ("other", {"precision": "bf16-mixed", "accumulate_grad_batches": 3}),
+    ):
+        looks.append(Look())
+        fit(make_model, make_data, tmp_path / name, 2, callbacks=looks[-1:], **options)
+    assert [look.seen for look in looks] == [("32-true", 12), ("bf16-mixed", 4)]
+
+
+@pytest.mark.parametrize("name", ["max_epochs", "devices", "gradient_clip_val"])
+def test_what_the_trainer_has_already_is_named(make_model, make_data, tmp_path, name):
+    with pytest.raises(TypeError, match=f"^{name}: set here already"):
+        fit(make_model, make_data, tmp_path, 1, **{name: 1})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'presicion'"):
+        fit(make_model, make_data, tmp_path, 1, presicion="64")
+
+
 def last_weights(out):
     saved = torch.load(out / "last.ckpt", weights_only=False)
     assert saved["epoch"] == 4

@@ -34,11 +34,11 @@ from hsa_pyg.integrations.lightning import (
     pl,
 )
 from hsa_pyg.integrations.seeded_epochs import SeededEpochs
+from hsa_pyg.integrations.training import PRECISIONS
 from hsa_pyg.integrations.warming import warm_up
 from hsa_pyg.loader import DataLoader
 from hsa_pyg.nn.readout import leaf_means
 
-_PRECISIONS: Mapping[str, Any] = {"32": "32-true", "bf16": "bf16-mixed"}
 _IGNORED = -100
 
 
@@ -295,7 +295,7 @@ class TaskTraining:
             max_epochs=settings.epochs,
             accelerator="auto",
             devices=1,
-            precision=_PRECISIONS.get(settings.precision or "32", "16-mixed"),
+            precision=PRECISIONS[settings.precision or "32"],
             accumulate_grad_batches=settings.accumulate or 1,
             gradient_clip_val=settings.clip or None,
             callbacks=[*callbacks, self._kept],
