@@ -254,4 +254,13 @@ def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
     return *grads[:3], grad_position, none, *[None] * 9
 
 
+def refuse_second_derivative(ctx: Any, *grads: Any) -> Any:
+    """Say what to do in place of PyTorch, which knows of no formula only."""
+    raise NotImplementedError(
+        "the fast backends have no second derivative (create_graph=True); use "
+        "backend='reference'"
+    )
+
+
 attention_forward.register_autograd(_backward, setup_context=_setup_context)
+attention_backward.register_autograd(refuse_second_derivative)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from hsa_pyg.compilation import SPARE_ROWS, FamilyLayout
 from hsa_pyg.ops import untied, untied_adjoint
+from hsa_pyg.ops.library import refuse_second_derivative
 from hsa_pyg.ops.numbers import compute_dtype
 
 
@@ -189,3 +190,4 @@ def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, _: Any) -> Any:
 
 
 untied_forward.register_autograd(_backward, setup_context=_setup_context)
+untied_backward.register_autograd(refuse_second_derivative)

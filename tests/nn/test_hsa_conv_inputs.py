@@ -154,7 +154,7 @@ def test_wrong_inputs(deep, edges):
         conv((x, x), deep)
     with pytest.raises(ValueError, match="knows no node types"):
         conv({"word": x}, deep)
-    with pytest.raises(ValueError, match="position_dim=None, but 'position' was given"):
+    with pytest.raises(ValueError, match="'position' was given; make it with the wid"):
         conv(x, deep, position=torch.randn(13, 4))
     with pytest.raises(ValueError, match="knows no types"):
         HSAConv({"word": 5}, 8)(x, deep)
@@ -196,9 +196,7 @@ def test_wrong_dictionaries(edges):
 def test_wrong_positions(deep):
     conv = HSAConv(5, 8, position_dim=4, num_domains=2)
     x, position = torch.randn(7, 5), torch.randn(13, 4)
-    with pytest.raises(
-        ValueError, match="position_dim=4, but 'position' was not given"
-    ):
+    with pytest.raises(ValueError, match=r"not given; pass position=\[num_nodes, 4\]"):
         conv(x, deep)
     with pytest.raises(ValueError, match="one row for each of the 13 nodes"):
         conv(x, deep, position=position[:7])

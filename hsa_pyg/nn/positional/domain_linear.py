@@ -127,9 +127,14 @@ def embed_nodes(
             round, or shapes do not match.
     """
     if (position is None) != (lin is None):
+        if lin is not None:
+            raise ValueError(
+                f"the layer has position_dim={lin.in_channels}, but 'position' was not "
+                f"given; pass position=[num_nodes, {lin.in_channels}]"
+            )
         raise ValueError(
-            f"the layer has position_dim={None if lin is None else lin.in_channels}, "
-            f"but 'position' was {'not ' if position is None else ''}given"
+            "the layer has position_dim=None, but 'position' was given; make it with "
+            "the width of the positions as position_dim"
         )
     if position is None or lin is None:
         if index is not None:
