@@ -278,9 +278,9 @@ def to_hetero_around_a_layer():
     to_hetero(Net(), document().metadata())
 
 
-@mistake("causal=True needs tie_queries=False")
-def causal_with_tied_queries():
-    hierarchical_attention(*torch.ones(3, 5, 2, 4), TREE, causal=True)
+@mistake("top_k is not available with causal=True", "leave one of them out")
+def causal_with_a_choice_of_siblings():
+    hierarchical_attention(*torch.ones(3, 5, 2, 4), TREE, causal=True, top_k=2)
 
 
 @mistake("backend 'cuda' is unknown", "'auto'")

@@ -78,7 +78,7 @@ ASKED = {
     "top_k_includes_self": {"top_k": 2, "top_k_includes_self": True},
     "pattern": {"pattern": banded(3)},
     "tie_queries": {"tie_queries": False},
-    "causal": {"tie_queries": False, "causal": True},
+    "causal": {"causal": True},
 }
 
 

@@ -125,8 +125,8 @@ def hierarchical_attention(
             Never farther from softmax attention, but time grows with the depth, too.
             ``phi`` of a node is then the mean over its leaves of what their softmax
             sums up below it, as -log.
-        causal: a node sees no sibling with a larger node id. Needs
-            ``tie_queries=False``: a mean query knows of later leaves.
+        causal: a node sees no sibling with a larger node id. Queries are then untied,
+            whatever ``tie_queries`` says: a mean query would know of later leaves.
         backend: ``"auto"`` takes the fastest that runs here: on a CPU ``"cpp"`` (C++,
             compiled by the machine's own compiler on first use), on a GPU
             ``"triton"``, elsewhere or where these cannot be had (a warning says why)
@@ -150,10 +150,9 @@ def hierarchical_attention(
             that is no number.
         ValueError: for shapes, devices, a dropout or a backend that do not fit; for a
             ``pattern`` with ``top_k``, or one that could leave a leaf without a key.
-        NotImplementedError: for ``tie_queries=False`` with ``top_k`` or ``pattern``;
-            for it or a ``pattern`` with a backend other than ``"torch"`` and
-            ``"reference"``; for forward-mode differentiation by any backend but
-            ``"reference"``.
+        NotImplementedError: for untied queries with ``top_k`` or ``pattern``; for them
+            or a ``pattern`` with a backend other than ``"torch"`` and ``"reference"``;
+            for forward-mode differentiation by any backend but ``"reference"``.
 
     Example:
         >>> import torch
@@ -163,7 +162,7 @@ def hierarchical_attention(
         >>> hierarchical_attention(q, k, v, h).shape
         torch.Size([3, 8, 16])
     """
-    check_form(tie_queries, causal, top_k, pattern)
+    tied = queries_are_tied(tie_queries, causal, top_k, pattern)
     focus = make_focus(top_k, top_k_includes_self, self_attention)
     check_pattern(pattern, top_k, self_attention)
     _check_inputs(q, k, v, hierarchy)
@@ -183,7 +182,7 @@ def hierarchical_attention(
         "energy": return_energy,
         "backend": backend,
     }
-    if tie_queries:
+    if tied:
         kept: dict[str, Any] = {"focus": focus, "pattern": pattern}
         y, phi = ops.hierarchical_attention(q, k, v, hierarchy, **kept, **options)
     else:
@@ -250,29 +249,26 @@ def check_pattern(
         )
 
 
-def check_form(
+def queries_are_tied(
     tie_queries: bool, causal: bool, top_k: int | None, pattern: Pattern | None
-) -> None:
-    """Refuse what tied, or untied, queries cannot do.
+) -> bool:
+    """Whether leaves share queries: as ``tie_queries`` says, but never if causal.
 
     Raises:
         TypeError: for a switch that is neither True nor False.
-        ValueError: for causal attention with tied queries.
-        NotImplementedError: for ``top_k`` or ``pattern`` with untied ones.
+        NotImplementedError: for ``top_k`` or ``pattern`` with untied queries.
     """
     for name, switch in (("tie_queries", tie_queries), ("causal", causal)):
         if not isinstance(switch, bool):
             raise TypeError(f"{name} must be True or False, got {switch!r}")
-    if causal and tie_queries:
-        raise ValueError(
-            "causal=True needs tie_queries=False: the mean query of a node knows of "
-            "leaves that come later"
-        )
+    tied = tie_queries and not causal
     for name, given in (("top_k", top_k), ("pattern", pattern)):
-        if not tie_queries and given is not None:
+        if not tied and given is not None:
+            untied = "causal=True" if causal else "tie_queries=False"
             raise NotImplementedError(
-                f"{name} is not available with tie_queries=False; leave one of them out"
+                f"{name} is not available with {untied}; leave one of them out"
             )
+    return tied
 
 
 def _check_numbers(scale: float | None, dropout: float) -> None:

@@ -14,10 +14,10 @@ from torch_geometric.nn.inits import reset
 
 from hsa_pyg.hierarchy import EdgeType, SignalHierarchy
 from hsa_pyg.nn.functional import (
-    check_form,
     check_pattern,
     hierarchical_attention,
     make_focus,
+    queries_are_tied,
 )
 from hsa_pyg.nn.leaf_features import (
     LeafFeatures,
@@ -94,8 +94,8 @@ class HSAConv(MessagePassing):
             their mean. :obj:`False`: each with its own, which comes closer to softmax
             attention, takes longer on deep trees and needs no other parameters.
         causal: A node sees no sibling with a larger node id (in a heterogeneous forest
-            node ids run type by type, as the hierarchy numbers them). Needs
-            ``tie_queries=False``.
+            node ids run type by type, as the hierarchy numbers them). Queries are then
+            untied, whatever ``tie_queries`` says.
         backend: See :func:`~hsa_pyg.nn.functional.hierarchical_attention`.
         pattern: What a node sees of its siblings by its place among them,
             :func:`~hsa_pyg.nn.banded` or :func:`~hsa_pyg.nn.blocklocal`; :obj:`None`
@@ -111,10 +111,10 @@ class HSAConv(MessagePassing):
 
     Raises:
         ValueError: if ``out_channels`` is not divisible by ``heads``, a size or
-            probability is out of range, for ``causal`` with tied queries, or a
-            ``pattern`` with ``top_k`` or one that may leave a leaf without a key.
-        NotImplementedError: for ``tie_queries=False`` with ``top_k`` or ``pattern``;
-            for it or ``pattern`` with a backend that has none.
+            probability is out of range, for a ``pattern`` with ``top_k`` or one that
+            may leave a leaf without a key.
+        NotImplementedError: for untied queries with ``top_k`` or ``pattern``; for them
+            or ``pattern`` with a backend that has none.
 
     .. code-block:: python
 
@@ -168,7 +168,7 @@ class HSAConv(MessagePassing):
         if not 0.0 <= dropout <= 1.0:
             raise ValueError(f"'dropout' must lie in [0, 1], got {dropout}")
         make_focus(top_k, top_k_includes_self, self_attention)
-        check_form(tie_queries, causal, top_k, pattern)
+        tie_queries = queries_are_tied(tie_queries, causal, top_k, pattern)
         check_pattern(pattern, top_k, self_attention)
         lacking = "tie_queries=False" if pattern is None else "pattern"
         if backend in ("cpp", "triton") and not (tie_queries and pattern is None):
@@ -286,9 +286,9 @@ class HSAConv(MessagePassing):
         """
         if return_attention_weights and not self.tie_queries:
             raise NotImplementedError(
-                "with tie_queries=False the leaves below a node have weights of their "
+                "with untied queries the leaves below a node have weights of their "
                 "own, so there are none between siblings; see "
-                "hsa_pyg.analysis.attention_matrix(..., tie_queries=False)"
+                "hsa_pyg.analysis.attention_matrix"
             )
         q, k, v, eps, hierarchy = self.project(
             x, hierarchy, position, domain, position_index

@@ -170,8 +170,8 @@ class HSATransformer(torch.nn.Module):
 
     Raises:
         ValueError: for an unknown ``attention`` or ``block``, heads that do not divide
-            ``channels``, no ``hidden_channels``, ``causal`` with tied queries, or what
-            else :class:`~hsa_pyg.nn.HSAConv` refuses.
+            ``channels``, no ``hidden_channels``, or what else
+            :class:`~hsa_pyg.nn.HSAConv` refuses.
         NotImplementedError: for ``causal``, ``top_k`` or ``pattern`` with
             ``attention="flat"``.
     """

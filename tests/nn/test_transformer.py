@@ -322,8 +322,6 @@ def test_wrong_arguments(batch):
         transformer(block="post_norm")
     with pytest.raises(ValueError, match="divisible by the number of heads"):
         transformer(heads=5)
-    with pytest.raises(ValueError, match="causal=True needs tie_queries=False"):
-        transformer(causal=True)
     with pytest.raises(NotImplementedError, match="flat attention has no causal"):
         transformer(attention="flat", causal=True, tie_queries=False)
     with pytest.raises(NotImplementedError, match="flat attention has no top_k"):

@@ -354,9 +354,9 @@ ALONE = "may leave a leaf alone"
             "pattern is not available with tie_queries=False",
         ),
         (
-            {"pattern": banded(3), "tie_queries": False, "causal": True},
+            {"pattern": banded(3), "causal": True},
             NotImplementedError,
-            "pattern is not available with tie_queries=False",
+            "pattern is not available with causal=True",
         ),
     ],
 )
