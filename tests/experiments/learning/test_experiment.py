@@ -225,6 +225,17 @@ def test_work_grows_with_the_epochs(tmp_path, monkeypatch, model):
     assert work(train_size=8) < two
 
 
+def test_work_of_a_bag_of_words_grows_with_the_texts(tmp_path, monkeypatch):
+    monkeypatch.setenv("HSA_PYG_CACHE", str(tmp_path))
+    tiny_data.write_movie_reviews(tmp_path)
+
+    def work(**settings):
+        asked = LearningSettings(model="bag-of-words", task="movie-reviews", **settings)
+        return Learning().work(complete_settings(asked))
+
+    assert 0 < work(train_size=8) < work(train_size=16) < work()
+
+
 def test_an_estimate_reads_the_same_data_once(tmp_path, monkeypatch):
     monkeypatch.setenv("HSA_PYG_CACHE", str(tmp_path / "cache"))
     tiny_data.write_movie_reviews(tmp_path / "cache")
