@@ -12,6 +12,8 @@ from hsa_pyg.cli.curves import COLOURS, write_figure
 if TYPE_CHECKING:
     from hsa_pyg.experiments.learning.contrasts import Contrast
 
+_TICKS = (-100, -30, -10, -5, 0, 5, 10, 30, 100, 300, 1000)
+
 
 def plot_contrasts(contrasts: Sequence[Contrast], path: Path) -> None:
     """Draw the change of the error with its standard error, and the costs' ratios.
@@ -25,6 +27,7 @@ def plot_contrasts(contrasts: Sequence[Contrast], path: Path) -> None:
     """
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import FixedLocator
     except ImportError as error:
         raise ImportError(
             'Plots need matplotlib: pip install "hsa-pyg[train]".'
@@ -60,9 +63,16 @@ def plot_contrasts(contrasts: Sequence[Contrast], path: Path) -> None:
     change.set_yticks(list(rows), [one.title for one in contrasts], fontsize=8)
     change.invert_yaxis()
     change.axvline(0, color="black", lw=0.8)
-    change.set_xlabel("change of the error, % (below 0 is better)")
+    # Straight up to 10 %, so that one large change does not hide the others.
+    change.set_xscale("symlog", linthresh=10, linscale=0.8)
+    change.xaxis.set_major_locator(FixedLocator(_TICKS))
+    change.xaxis.set_major_formatter(lambda x, _: f"{x:+.0f}" if x else "0")
+    change.tick_params(axis="x", labelsize=8)
+    change.margins(x=0.05)
+    change.set_xlabel("change of the error, % (below 0: better)", fontsize=8)
     cost.axvline(1, color="black", lw=0.8)
-    cost.set(xscale="log", xlabel="hierarchical / softmax attention")
+    cost.set_xscale("log")
+    cost.set_xlabel("hierarchical / softmax", fontsize=8)
     handles, labels = cost.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
     for axes in (change, cost):
