@@ -22,6 +22,7 @@ from hsa_pyg.experiments.records import Record
 from hsa_pyg.experiments.reproduction import reproduction
 
 _HSA = "hsa"
+_OF_ATTENTION = {"model", "tree", "windows", "max_tokens"}
 #: Settings that a title tells, if all runs of a task agree in them.
 _TOLD = (
     "regime",
@@ -169,10 +170,12 @@ def _scores_table(
     runs = "folds" if folded else "seeds"
     header = ["model", runs, *(_SCORES[key] for key in scores)]
     header += ["best epoch"]
+    whom = ""
     if bases:
         first = next(iter(bases.values()))
-        whose = titles[first] if len(set(bases.values())) == 1 else _HSA
-        header.append(f"less {whose}'s")
+        one = len(set(bases.values())) == 1
+        whom = "" if one else "from hsa's with the most like settings "
+        header.append(f"less {titles[first] if one else _HSA}'s")
     rows = []
     for name, group in _by_score(groups, judged):
         row = [titles[name], str(len(group))]
@@ -192,7 +195,7 @@ def _scores_table(
     paired = ""
     if bases:
         paired = (
-            f"; differences of {_SCORES[judged]} are paired by {runs[:-1]}, "
+            f"; differences of {_SCORES[judged]} {whom}are paired by {runs[:-1]}, "
             f"± standard error (n {runs})"
         )
     return (
@@ -249,8 +252,9 @@ def _mega(flops: float) -> str:
 def _bases(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
     """The setting that each is compared with: hsa's with as much to train on.
 
-    Of several the one with the shortest name. Among molecules' models it is that of
-    messages with hsa beside them.
+    Of several it is the one that differs in the fewest settings, trees and cut texts
+    left aside, and of these, as for hsa's own settings, the one with the shortest name.
+    Among molecules' models it is that of messages with hsa beside them.
     """
     if len(groups) < 2:
         return {}
@@ -258,11 +262,26 @@ def _bases(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
         name: (_folded(group[0].configuration), group[0].facts.get("train"))
         for name, group in groups.items()
     }
-    found: dict[Any, str] = {}
-    for name in sorted(groups, key=lambda name: (len(name), name)):
-        if groups[name][0].configuration["model"].rpartition("-")[2] == _HSA:
-            found.setdefault(like[name], name)
-    return {name: found[kind] for name, kind in like.items() if kind in found}
+    ours = [
+        name
+        for name in sorted(groups, key=lambda name: (len(name), name))
+        if groups[name][0].configuration["model"].rpartition("-")[2] == _HSA
+    ]
+    bases = {}
+    for name, kind in like.items():
+        known = [one for one in ours if like[one] == kind]
+        if name not in ours:
+            known.sort(key=lambda one: _unlike(groups[one][0], groups[name][0]))
+        if known:
+            bases[name] = known[0]
+    return bases
+
+
+def _unlike(one: Record, other: Record) -> int:
+    """In how many settings two runs differ, but for those that attentions differ in."""
+    a, b = one.configuration, other.configuration
+    shared = [key for key in a.keys() - _OF_ATTENTION if None not in (a[key], b[key])]
+    return sum(a[key] != b[key] for key in shared)
 
 
 def _by_score(

@@ -93,6 +93,29 @@ def test_of_two_settings_that_of_hsa_is_the_usual_one(tmp_path):
     assert "| less hsa's |" in text
 
 
+def test_a_setting_is_compared_with_that_of_hsa_that_is_most_alike(tmp_path):
+    records = [
+        record("hsa", 0, 0.8),
+        record("hsa", 0, 0.6, lr=0.5),
+        record("flat", 0, 0.7, tree="flat"),
+        record("flat", 0, 0.65, lr=0.5, max_tokens=512),
+        # What a model has no use for is no difference.
+        record("segment", 0, 0.75, lr=None),
+    ]
+    text = write_report(records, tmp_path, "four")
+    assert "from hsa's with the most like settings are paired by seed" in text
+    ends = [
+        line.rpartition(" | ")[2] for line in text.splitlines() if "| 1 | 0." in line
+    ]
+    assert ends == [
+        " |",
+        "-0.050 (n=1) |",
+        "-0.100 (n=1) |",
+        "+0.050 (n=1) |",
+        "-0.200 (n=1) |",
+    ]
+
+
 def test_folds_are_runs_of_one_setting(tmp_path):
     records = [
         record(model, seed, accuracy, fold=fold)
