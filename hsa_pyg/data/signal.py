@@ -120,6 +120,7 @@ class NestedSignal(HeteroData):
             ValueError: if the parent edges form no tree, with type and index; if a type
                 of them has no ``edge_index``; if a neighbour sampler cut the tree.
         """
+        self._check_whole()
         source = self._fingerprint()
         return self._cache.compiled(source, lambda: self._compile(source))
 
@@ -261,7 +262,6 @@ class NestedSignal(HeteroData):
         return torch.device("cpu")
 
     def _fingerprint(self) -> Fingerprint:
-        self._check_whole()
         edges = self._parent_edges()
         sizes = []
         for kind, store in self.node_items():

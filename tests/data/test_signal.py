@@ -192,6 +192,10 @@ def test_parent_edges_without_edge_index_are_an_error(make_page):
         _ = sparse.hierarchy
     with pytest.raises(ValueError, match=message):
         sparse.validate()
+    page = make_page(3)
+    _ = page.hierarchy
+    # One that had a hierarchy can still be moved.
+    assert "child_of" in str(ToSparseTensor(layout=torch.sparse_csr)(page).to("cpu"))
     batch = Batch.from_data_list([sparse, sparse])
     assert batch.num_graphs == 2
     with pytest.raises(ValueError, match=message):

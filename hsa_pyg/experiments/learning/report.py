@@ -268,12 +268,13 @@ def _bases(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
         if groups[name][0].configuration["model"].rpartition("-")[2] == _HSA
     ]
     bases = {}
-    for name, kind in like.items():
-        known = [one for one in ours if like[one] == kind]
-        if name not in ours:
-            known.sort(key=lambda one: _unlike(groups[one][0], groups[name][0]))
-        if known:
+    for name, group in groups.items():
+        known = [one for one in ours if like[one] == like[name]]
+        if name in ours:
             bases[name] = known[0]
+        elif known:
+            # The first of equals, which has the shortest name.
+            bases[name] = min(known, key=lambda one: _unlike(groups[one][0], group[0]))
     return bases
 
 

@@ -107,9 +107,8 @@ def bag_of_words(
         return right / len(texts)
 
     scores = {c: accuracy(c) for c in sorted(grid)}
-    while len(scores) > 1 and (larger := 3 * max(scores)) <= _LARGEST_C:
-        if _best(scores) < max(scores):
-            break
+    while len(scores) > 1 and _best(scores) == max(scores) <= _LARGEST_C / 3:
+        larger = 3 * max(scores)
         scores[larger] = accuracy(larger)
     best = _best(scores)
     pipeline = make_pipeline(
