@@ -1,0 +1,87 @@
+"""Training in two processes, which the recipe for it runs in one."""
+
+import lightning.pytorch as pl
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+from hsa_pyg.converters import HashedWords, concat, from_document, from_image
+from hsa_pyg.data import unify, union_schema
+from hsa_pyg.integrations.lightning import SignalClassifier, SignalDataModule
+from hsa_pyg.loader import DataLoader
+from hsa_pyg.nn import HSATransformer
+
+
+def captioned(pictures):
+    """Captions, those at ``pictures`` with a picture; of two classes."""
+    words = HashedWords(vocab_size=64)
+    draw = torch.Generator().manual_seed(0)
+    items = []
+    for number in range(8):
+        caption = from_document(f"Rain {number}. Still rain.", tokenizer=words)
+        picture = from_image(torch.rand(3, 32, 32, generator=draw))
+        parts = {"text": caption, "picture": picture if number in pictures else None}
+        items.append(concat(parts, y=number % 2))
+    return items
+
+
+def seeded_model(schema):
+    torch.manual_seed(0)
+    return HSATransformer.from_schema(
+        schema, 2, vocab_sizes={"token": 64}, channels=8, dropout=0.0
+    )
+
+
+def gradients(model, items, schema):
+    (batch,) = DataLoader(items, batch_size=len(items), schema=schema)
+    F.cross_entropy(model(batch), batch.y).backward()
+
+
+def one_of_two(rank, folder):
+    """Leave in ``folder`` the gradients of the process ``rank``."""
+    torch.set_num_threads(1)
+    # The signals of one process have no pictures.
+    items = captioned(pictures=range(0, 8, 2))
+    schema = union_schema(items)
+    store = dist.FileStore(f"{folder}/store", 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    model = seeded_model(schema)
+    parallel = DistributedDataParallel(model, find_unused_parameters=True)
+    gradients(parallel, items[rank::2], schema)
+    found = {name: value.grad for name, value in model.named_parameters()}
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_two_processes_have_the_gradients_of_the_whole_batch(tmp_path):
+    items = captioned(pictures=range(0, 8, 2))
+    schema = union_schema(items)
+    model = seeded_model(schema)
+    gradients(model, items, schema)
+    mp.spawn(one_of_two, (str(tmp_path),), nprocs=2)
+    for rank in range(2):
+        found = torch.load(tmp_path / f"{rank}.pt")
+        for name, value in model.named_parameters():
+            torch.testing.assert_close(found[name], value.grad)
+
+
+def test_scores_and_losses_are_over_all_processes():
+    items = list(unify(captioned(pictures=range(2))))
+    classifier = SignalClassifier(seeded_model(union_schema(items)), num_classes=2)
+    data = SignalDataModule(items, items, items, batch_size=2)
+    scores = []
+    for devices in (1, 2):
+        trainer = pl.Trainer(
+            accelerator="cpu",
+            devices=devices,
+            strategy="ddp_spawn" if devices == 2 else "auto",
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        scores += trainer.validate(classifier, data, verbose=False)
+    assert scores[1] == pytest.approx(scores[0], rel=1e-5)
