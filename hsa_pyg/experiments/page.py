@@ -124,7 +124,7 @@ def provenance(records: Sequence[Record]) -> str:
     ]
     hours = sum(record.seconds for record in records) / 3600
     return (
-        f"{len(records)} runs, {hours:.1f} hours on one core in all; "
+        f"{len(records)} runs, {hours:.1f} hours by the clock in all, a core each; "
         f"{_revisions(revisions)}; {'; '.join(told)}; {', '.join(sorted(machines))}."
     )
 

@@ -5,6 +5,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch.utils.data import Sampler
 
+#: More than any training has.
+_EPOCHS = 1_000_003
+
 
 class LengthGroupedSampler(Sampler[int]):
     """Draws samples in random order such that the samples of a batch are alike in size.
@@ -53,7 +56,9 @@ class LengthGroupedSampler(Sampler[int]):
         return self.sizes.numel()
 
     def __iter__(self) -> Iterator[int]:
-        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        # No epoch of one seed is another epoch of the next.
+        mixed = self.seed * _EPOCHS + self.epoch
+        generator = torch.Generator().manual_seed(mixed % 2**63)
         self.epoch += 1
         order = torch.randperm(len(self), generator=generator)
         pools = order.split(self.batch_size * self.pool)

@@ -84,8 +84,8 @@ def record(revision="0123456789abcdef", dirty=False, earlier=(), **versions):
 
 def test_runs_of_one_revision_are_told_in_a_line():
     assert provenance([record(), record()]) == (
-        "2 runs, 1.0 hours on one core in all; revision 0123456789ab; torch 2.x; "
-        "some processor."
+        "2 runs, 1.0 hours by the clock in all, a core each; "
+        "revision 0123456789ab; torch 2.x; some processor."
     )
     assert "; revision installed 0.1.0; " in provenance([record(None, None)])
 

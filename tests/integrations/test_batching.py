@@ -41,6 +41,12 @@ def test_epochs_differ_and_the_same_seed_repeats_them():
     assert list(LengthGroupedSampler(SIZES, 8, seed=7)) != first
 
 
+def test_an_epoch_is_none_of_the_next_seed():
+    first, second = (LengthGroupedSampler(SIZES, 8, seed=seed) for seed in (0, 1))
+    list(first)
+    assert list(first) != list(second)
+
+
 def test_a_resumed_run_can_ask_for_its_epoch():
     sampler = LengthGroupedSampler(SIZES, 8)
     epochs = [list(sampler) for _ in range(3)]

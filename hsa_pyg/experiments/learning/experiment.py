@@ -147,7 +147,8 @@ def _fit_bag_of_words(
 ) -> Outcome:
     """The floor, with its one number chosen within the training texts.
 
-    Validation texts are left out of the fit, as they are for the other models.
+    Validation texts are left out of the fit, as they are for the other models; phrases
+    hold one another, so that only these texts can choose.
     """
     from torchmetrics.functional.classification import multiclass_f1_score
 
@@ -156,7 +157,8 @@ def _fit_bag_of_words(
     train, val, test = _texts(settings, task)
     classes = task.outputs
     begin, processor = time.perf_counter(), time.process_time()
-    fitted = bag_of_words(train.texts, train.labels, seed=seed)
+    judges = (val.texts, val.labels) if settings.each_phrase else None
+    fitted = bag_of_words(train.texts, train.labels, seed=seed, validation=judges)
     clocks = {
         "seconds": time.perf_counter() - begin,
         "processor_seconds": time.process_time() - processor,

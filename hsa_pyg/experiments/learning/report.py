@@ -11,6 +11,7 @@ from typing import Any
 
 from hsa_pyg.experiments.learning.clocks import epoch_seconds
 from hsa_pyg.experiments.learning.plots import plot_learning
+from hsa_pyg.experiments.learning.settings import BAG_OF_WORDS
 from hsa_pyg.experiments.page import (
     by_setting,
     compare,
@@ -254,7 +255,8 @@ def _bases(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
 
     Of several it is the one that differs in the fewest settings, trees and cut texts
     left aside, and of these, as for hsa's own settings, the one with the shortest name.
-    Among molecules' models it is that of messages with hsa beside them.
+    A bag of words has no such settings: it is compared with hsa at its best, by the
+    validation. Among molecules' models it is that of messages with hsa beside them.
     """
     if len(groups) < 2:
         return {}
@@ -272,6 +274,8 @@ def _bases(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
         known = [one for one in ours if like[one] == like[name]]
         if name in ours:
             bases[name] = known[0]
+        elif known and group[0].configuration["model"] == BAG_OF_WORDS:
+            bases[name] = max(known, key=lambda one: _validated(groups[one]))
         elif known:
             # The first of equals, which has the shortest name.
             bases[name] = min(known, key=lambda one: _unlike(groups[one][0], group[0]))
@@ -283,6 +287,12 @@ def _unlike(one: Record, other: Record) -> int:
     a, b = one.configuration, other.configuration
     shared = [key for key in a.keys() - _OF_ATTENTION if None not in (a[key], b[key])]
     return sum(a[key] != b[key] for key in shared)
+
+
+def _validated(group: Sequence[Record]) -> float:
+    """Mean score on the validation set, if it is told."""
+    found = _finals(group, f"val_{_score(group)}")
+    return fmean(found.values()) if found else -math.inf
 
 
 def _by_score(

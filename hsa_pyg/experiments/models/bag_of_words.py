@@ -20,7 +20,7 @@ class BagOfWords:
     Args:
         pipeline: The scikit-learn pipeline, fitted on all training texts.
         C: The chosen inverse of the regularisation's strength.
-        scores: Mean accuracy in cross-validation of each C that was tried.
+        scores: Accuracy on what was held out, of each C that was tried.
     """
 
     pipeline: Any
@@ -46,13 +46,14 @@ def bag_of_words(
     max_ngram: int = 2,
     min_count: int = 2,
     seed: int = 0,
+    validation: tuple[Sequence[str], Sequence[int] | Tensor] | None = None,
 ) -> BagOfWords:
     r"""Logistic regression on the tf-idf weights of words and pairs of words.
 
     The strength of its regularisation is chosen by cross-validation within the training
-    texts, of which each fold counts its own vocabulary; the smallest of equally good C
-    is taken. Where the largest of several is the best, ever larger ones are tried, each
-    three times the one before, up to 10,000.
+    texts, of which each fold counts its own vocabulary, or by validation texts; the
+    smallest of equally good C is taken. Where the largest of several is the best, ever
+    larger ones are tried, each three times the one before, up to 10,000.
 
     Args:
         train_texts: The training texts.
@@ -62,11 +63,14 @@ def bag_of_words(
         max_ngram: Words in a row that count as a feature, at most.
         min_count: Features of fewer texts are left out.
         seed: Of the folds.
+        validation: Texts and their classes to choose C by, in place of folds. For
+            training texts that are parts of one another, such as phrases: those that
+            are held out would have been seen within others.
 
     Raises:
         ImportError: if scikit-learn is not installed.
         ValueError: if there is not a label per text, or no class has as many texts as
-            there are folds; of two classes both must.
+            there are folds, of two classes both; if the validation has no text.
     """
     try:
         from sklearn.model_selection import StratifiedKFold
@@ -75,36 +79,45 @@ def bag_of_words(
         raise ImportError(
             'A bag of words needs scikit-learn: pip install "hsa-pyg[transformers]".'
         ) from error
-    texts = list(train_texts)
-    labels = torch.as_tensor(train_labels, dtype=torch.long).view(-1)
-    if len(texts) != labels.numel():
-        raise ValueError(f"{len(texts)} texts have {labels.numel()} labels")
+    texts, labels = _labelled(train_texts, train_labels)
     if not grid:
         raise ValueError("'grid' is empty; give at least one C")
     classes, counts = labels.unique(return_counts=True)
     # Of many classes rare ones may lack in a fold, which then cannot tell them.
     enough = counts.min() if classes.numel() == 2 else counts.max()
-    if classes.numel() < 2 or int(enough) < folds:
+    needed = folds if validation is None else 1
+    if classes.numel() < 2 or int(enough) < needed:
         raise ValueError(
             f"the classes {classes.tolist()} have {counts.tolist()} texts, but there "
-            f"must be two classes with at least {folds} (the folds) each"
+            f"must be two classes with at least {needed} each (the folds)"
         )
     y = labels.numpy()
+    trials: list[tuple[Sequence[str], Any, Sequence[str], Any]]
+    if validation is None:
+        splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
+        trials = [
+            ([texts[i] for i in inside], y[inside], [texts[i] for i in out], y[out])
+            for inside, out in splitter.split(texts, y)
+        ]
+    else:
+        judged, classes_of = _labelled(*validation)
+        if not judged:
+            raise ValueError("'validation' has no text to choose C by")
+        trials = [(texts, y, judged, classes_of.numpy())]
     counted = []
-    splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
-    for inside, outside in splitter.split(texts, y):
+    for inside, known, outside, asked in trials:
         counter = _counter(max_ngram, min_count)
         # Counted once a fold, not once a fold and C.
-        features = counter.fit_transform([texts[i] for i in inside])
-        held_out = counter.transform([texts[i] for i in outside])
-        counted.append((features, y[inside], held_out, y[outside]))
+        features = counter.fit_transform(inside)
+        counted.append((features, known, counter.transform(outside), asked))
 
     def accuracy(c: float) -> float:
-        right = 0.0
+        right = total = 0
         for features, known, held_out, asked in counted:
             classifier = _classifier(c, classes.numel(), seed).fit(features, known)
-            right += float((classifier.predict(held_out) == asked).sum())
-        return right / len(texts)
+            right += int((classifier.predict(held_out) == asked).sum())
+            total += len(asked)
+        return right / total
 
     scores = {c: accuracy(c) for c in sorted(grid)}
     while len(scores) > 1 and _best(scores) == max(scores) <= _LARGEST_C / 3:
@@ -115,6 +128,16 @@ def bag_of_words(
         _counter(max_ngram, min_count), _classifier(best, classes.numel(), seed)
     )
     return BagOfWords(pipeline.fit(texts, y), best, scores)
+
+
+def _labelled(
+    texts: Sequence[str], labels: Sequence[int] | Tensor
+) -> tuple[list[str], Tensor]:
+    """Both as they are used, of one length."""
+    texts, labels = list(texts), torch.as_tensor(labels, dtype=torch.long).view(-1)
+    if len(texts) != labels.numel():
+        raise ValueError(f"{len(texts)} texts have {labels.numel()} labels")
+    return texts, labels
 
 
 def _best(scores: Mapping[float, float]) -> float:

@@ -53,6 +53,23 @@ def test_folds_do_not_see_the_words_of_what_they_are_tried_on():
     assert model.scores[1.0] == 0.5
 
 
+def test_validation_texts_choose_in_place_of_folds():
+    """Two of three texts have one class, and so has the validation or the other."""
+    texts = [f"{(GOOD, GOOD, BAD)[number % 3]} {number}" for number in range(12)]
+    labels = [1, 1, 0] * 4
+    common, rare = ([GOOD], torch.tensor([1])), ([BAD], [0])
+    grid = (0.01, 0.3, 0.9)
+    easy = bag_of_words(texts, labels, grid=grid, validation=common)
+    assert (easy.C, easy.scores) == (0.01, dict.fromkeys(grid, 1.0))
+    # Texts with folds of their own are not needed.
+    hard = bag_of_words(texts, labels, grid=grid, folds=12, validation=rare)
+    assert (hard.C, hard.scores) == (0.3, {0.01: 0.0, 0.3: 1.0, 0.9: 1.0})
+    assert hard.predict([BAD]).tolist() == [0]
+    # What was chosen by is not learned.
+    words = bag_of_words(texts, labels, grid=(1.0,), validation=(["unheard of"], [0]))
+    assert "unheard" not in words.pipeline[0].vocabulary_
+
+
 def test_more_than_two_classes():
     texts = ["red", "green", "blue"] * 4
     model = bag_of_words(texts, [0, 1, 2] * 4, grid=(10.0,), folds=2, max_ngram=1)
@@ -66,6 +83,8 @@ def test_more_than_two_classes():
         (LABELS, {"folds": 7}, "at least 7"),
         ([1] * 12, {}, "two classes"),
         (LABELS, {"grid": ()}, "'grid' is empty"),
+        (LABELS, {"validation": (TEXTS, [0])}, "12 texts have 1 labels"),
+        (LABELS, {"validation": ([], [])}, "'validation' has no text"),
     ],
 )
 def test_arguments_that_cannot_be(labels, options, message):

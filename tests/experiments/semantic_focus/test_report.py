@@ -79,7 +79,10 @@ def test_the_report_by_hand(tmp_path):
     assert final[4] == "10.00"
     assert final[5] == "2.0"
     assert "1 runs ended early, after 1 epochs without an error" in text
-    assert "6 runs, 0.1 hours on one core in all; revision 0123456789ab;" in text
+    assert (
+        "6 runs, 0.1 hours by the clock in all, a core each; revision 0123456789ab;"
+        in text
+    )
     assert (tmp_path / "semantic_focus_even-pairs.png").exists()
 
 
