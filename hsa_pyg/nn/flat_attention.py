@@ -85,7 +85,9 @@ def flat_attention(
     :func:`torch.nn.functional.scaled_dot_product_attention`. The position of a leaf in
     the whole tree is the sum of the positions on its path from the root,
     :math:`e_i = \sum_{B \ni i} \epsilon_B`: a token knows its place in the sentence,
-    the sentence's in the paragraph, and so on, just what HSA sees.
+    the sentence's in the paragraph, and so on, just what HSA sees. Where a type nests
+    in itself, as phrases in phrases do, its levels share a domain: such sums are large,
+    and the same for leaves at unlike places. Put the leaves below the root then.
 
     Args:
         q: queries of the leaves [N, H, D].

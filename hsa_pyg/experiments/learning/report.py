@@ -85,7 +85,7 @@ def _task(task: str, records: Sequence[Record], name: str, images: Path) -> list
         if len(group[0].history) > 1
     }
     if trained:
-        score = f"val_{_score(records)}"
+        score = _validation(records)
         picture = images / f"learning_{name}_{task}.png"
         plot_learning(trained, score, picture)
         parts.append(f"![{name}, {task}: validation by epochs](images/{picture.name})")
@@ -160,17 +160,17 @@ def _folded(configuration: Mapping[str, Any]) -> bool:
 def _scores_table(
     groups: Mapping[str, Sequence[Record]], titles: Mapping[str, str]
 ) -> str:
-    scores = [
-        key
-        for key in _SCORES
-        if any(key in record.final for group in groups.values() for record in group)
-    ]
-    judged = f"test_{_score(next(iter(groups.values())))}"
+    every = [record for group in groups.values() for record in group]
+    judged = f"test_{_score(every)}"
+    scores = {
+        key: title
+        for key, title in {**_SCORES, _validation(every): "validation"}.items()
+        if any(key in record.final for record in every)
+    }
     bases = _bases(groups)
     folded = all(_folded(group[0].configuration) for group in groups.values())
     runs = "folds" if folded else "seeds"
-    header = ["model", runs, *(_SCORES[key] for key in scores)]
-    header += ["best epoch"]
+    header = ["model", runs, *scores.values(), "best epoch"]
     whom = ""
     if bases:
         first = next(iter(bases.values()))
@@ -246,6 +246,11 @@ def _score(records: Sequence[Record]) -> str:
     return records[0].facts.get("score", "accuracy")
 
 
+def _validation(records: Sequence[Record]) -> str:
+    """The score by which the best epoch is chosen."""
+    return f"val_{_score(records)}"
+
+
 def _mega(flops: float) -> str:
     return f"{flops / 1e6:,.3g}" if flops < 1e9 else f"{flops / 1e6:,.0f}"
 
@@ -291,7 +296,7 @@ def _unlike(one: Record, other: Record) -> int:
 
 def _validated(group: Sequence[Record]) -> float:
     """Mean score on the validation set, if it is told."""
-    found = _finals(group, f"val_{_score(group)}")
+    found = _finals(group, _validation(group))
     return fmean(found.values()) if found else -math.inf
 
 

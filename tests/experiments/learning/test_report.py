@@ -31,7 +31,8 @@ def record(model, seed, accuracy, fold=None, processor=None, **settings):
         peak_memory=1_000_000,
         attention_flops=10,
         history=rows,
-        final={"test_accuracy": accuracy, "test_macro_f1": accuracy, "best_epoch": 1},
+        final={"test_accuracy": accuracy, "test_macro_f1": accuracy, "best_epoch": 1}
+        | {"val_accuracy": 0.5},
         facts={
             **{"train": 1600, "val": 200, "test": 200, "parameters": 1_000},
             **{"parameters_of_encoder": 400, "attention_flops_per_example": 2_500_000},
@@ -61,7 +62,10 @@ def test_settings_are_told_apart_and_compared_by_seed(tmp_path):
     # The best first, hsa without a difference.
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     assert lines[0].endswith("| less hsa's |")
-    assert lines[2] == "| hsa | 2 | 0.805 ± 0.007 | 0.805 ± 0.007 | 2.0 |  |"
+    assert (
+        lines[2]
+        == "| hsa | 2 | 0.805 ± 0.007 | 0.805 ± 0.007 | 0.500 ± 0.000 | 2.0 |  |"
+    )
     assert "| segment | 2 | 0.750 ± 0.000 |" in lines[3]
     assert lines[4].startswith("| flat | 2 | 0.705 ± 0.007 |")
     assert lines[4].endswith("| -0.100 ± 0.000 (n=2) |")
