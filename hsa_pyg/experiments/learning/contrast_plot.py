@@ -52,9 +52,10 @@ def plot_contrasts(contrasts: Sequence[Contrast], path: Path) -> None:
         ("flops", "s", "FLOPs of attention"),
         ("seconds", "D", "time of an epoch"),
     ):
+        known = [row for row in rows if getattr(contrasts[row], key) is not None]
         cost.plot(
-            [getattr(one, key) for one in contrasts],
-            rows,
+            [getattr(contrasts[row], key) for row in known],
+            known,
             marker,
             color=COLOURS[1 if key == "flops" else 3],
             label=label,

@@ -10,9 +10,9 @@ from statistics import fmean
 from typing import Any
 
 from hsa_pyg.experiments.configuration import find_configuration, load_configuration
-from hsa_pyg.experiments.learning.clocks import epoch_seconds
+from hsa_pyg.experiments.learning.clocks import epoch_seconds, processors
 from hsa_pyg.experiments.learning.contrast_plot import plot_contrasts
-from hsa_pyg.experiments.learning.report import joined_fold
+from hsa_pyg.experiments.learning.report import joined_fold, unlike
 from hsa_pyg.experiments.page import Comparison, by_setting, compare, table
 from hsa_pyg.experiments.records import Record, read_records
 
@@ -39,7 +39,8 @@ class Contrast:
             where hierarchical attention makes fewer. The error is what an accuracy or
             an area lacks of 1, or the root mean squared error itself.
         flops: FLOPs of attention, as a part of softmax attention's.
-        seconds: Time of an epoch's training, as a part of softmax attention's.
+        seconds: Time of an epoch's training, as a part of softmax attention's, or
+            :obj:`None` if the two were not on the same processors.
     """
 
     title: str
@@ -48,7 +49,7 @@ class Contrast:
     theirs: float
     change: Comparison
     flops: float
-    seconds: float
+    seconds: float | None
 
 
 def write_contrasts(results: Path, images: Path) -> str:
@@ -76,7 +77,8 @@ def write_contrasts(results: Path, images: Path) -> str:
             "area lacks of 1, or the RMSE) from softmax to hierarchical attention, "
             "paired, ± standard error (of the seeds: that of the test signals, which "
             "all seeds share, comes on top); FLOPs of attention and time of an epoch, "
-            "as parts of softmax attention's.",
+            "as parts of softmax attention's (no time where they were not on one kind "
+            "of processor).",
             f"![Change of the error, FLOPs and time](images/{PICTURE})",
             contrasts_table(contrasts),
             "`hsa-pyg report --contrasts`",
@@ -97,7 +99,7 @@ def contrasts_table(contrasts: Sequence[Contrast]) -> str:
             _percent(one.change),
             str(one.change.seeds),
             f"{one.flops:.2g}",
-            f"{one.seconds:.2g}",
+            "" if one.seconds is None else f"{one.seconds:.2g}",
         ]
         for one in contrasts
     ]
@@ -146,7 +148,11 @@ def _partners(
     """Of hierarchical attention on its own tree: over all leaves, and over as many."""
     wanted = theirs[0].configuration
     by_tokens: dict[Any, str] = {}
-    for name, group in sorted(groups.items(), key=lambda item: (len(item[0]), item[0])):
+    by_likeness = sorted(
+        groups.items(),
+        key=lambda item: (unlike(item[1][0], theirs[0]), len(item[0]), item[0]),
+    )
+    for name, group in by_likeness:
         found = group[0].configuration
         tokens = found.get("max_tokens") or 0
         if (
@@ -193,6 +199,10 @@ def _title(
             continue
         if any(one.get(key) != value for one in others):
             parts.append(key if value is True else f"{key} {value}")
+    tree = configuration.get("tree")
+    if any(one.get("tree") != tree for one in others):
+        place = "in a row" if tree == "flat" else "along the tree"
+        parts.append(f"softmax with positions {place}")
     cut = configuration.get("max_tokens")
     if cut:
         both = ours.get("max_tokens") == cut
@@ -218,6 +228,7 @@ def _contrast(
         return None
     change = replace(change, mean=change.mean / scale, error=change.error / scale)
     seconds, _ = epoch_seconds({"ours": ours, "theirs": theirs})
+    comparable = processors(ours) == processors(theirs)
     return Contrast(
         title,
         score,
@@ -225,7 +236,7 @@ def _contrast(
         fmean(other[seed] for seed in seeds),
         change,
         _flops(ours) / _flops(theirs),
-        seconds["ours"] / seconds["theirs"],
+        seconds["ours"] / seconds["theirs"] if comparable else None,
     )
 
 

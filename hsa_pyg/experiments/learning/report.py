@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from hsa_pyg.experiments.learning.clocks import epoch_seconds
+from hsa_pyg.experiments.learning.clocks import epoch_seconds, processors
 from hsa_pyg.experiments.learning.plots import plot_learning
 from hsa_pyg.experiments.learning.settings import BAG_OF_WORDS
 from hsa_pyg.experiments.page import (
@@ -213,6 +213,9 @@ def _costs_table(
     header = ["model", "parameters", "without embeddings"]
     header += ["attention MFLOP per example", f"{clock} per epoch", "epochs"]
     header += ["leaves/s", "peak memory, MB"]
+    machines = {name: processors(group) for name, group in groups.items()}
+    several = len(set(machines.values())) > 1
+    header += ["processor"] if several else []
     rows = []
     for name, group in groups.items():
         facts = group[0].facts
@@ -231,6 +234,7 @@ def _costs_table(
                 f"{fmean(epochs):.1f}",
                 rate,
                 f"{fmean(record.peak_memory for record in group) / 1e6:,.0f}",
+                *([machines[name]] if several else []),
             ]
         )
     return (
@@ -283,15 +287,23 @@ def _bases(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
             bases[name] = max(known, key=lambda one: _validated(groups[one]))
         elif known:
             # The first of equals, which has the shortest name.
-            bases[name] = min(known, key=lambda one: _unlike(groups[one][0], group[0]))
+            bases[name] = min(known, key=lambda one: unlike(groups[one][0], group[0]))
     return bases
 
 
-def _unlike(one: Record, other: Record) -> int:
-    """In how many settings two runs differ, but for those that attentions differ in."""
+def unlike(one: Record, other: Record) -> tuple[int, int]:
+    """In how many settings two runs differ, but for those that attentions differ in.
+
+    First of the settings that play a part in both, then of all, where what has no part
+    is what is not used: phrases that are not learned, and phrases that are not there.
+    """
     a, b = one.configuration, other.configuration
-    shared = [key for key in a.keys() - _OF_ATTENTION if None not in (a[key], b[key])]
-    return sum(a[key] != b[key] for key in shared)
+    keys = (a.keys() & b.keys()) - _OF_ATTENTION
+    shared = [key for key in keys if None not in (a[key], b[key])]
+    return (
+        sum(a[key] != b[key] for key in shared),
+        sum((a[key] or None) != (b[key] or None) for key in keys),
+    )
 
 
 def _validated(group: Sequence[Record]) -> float:

@@ -25,7 +25,9 @@ ROOT = Path(__file__).parents[3]
 def write(tmp_path):
     """A function that writes the results file of a run."""
 
-    def write(name, setting, scores, flops=100, seconds=1.0, score="accuracy", **told):
+    def write(
+        name, setting, scores, flops=100, seconds=1.0, score="accuracy", on="a", **told
+    ):
         if told["task"] == "cora":
             configuration = asdict(complete_vertex_settings(VertexSettings(**told)))
             experiment, facts = "vertices", {}
@@ -39,7 +41,7 @@ def write(tmp_path):
                 setting=setting,
                 seed=seed,
                 configuration=configuration,
-                environment={},
+                environment={"processor": on},
                 seconds=1.0,
                 peak_memory=1,
                 attention_flops=2 * flops,
@@ -83,6 +85,29 @@ def test_cut_texts_are_compared_with_whole_and_with_cut_ones(write, tmp_path):
         "reviews: movie-reviews, features learned, both over 512 tokens",
         "reviews: movie-reviews, features glove",
     ]
+
+
+def test_phrases_that_are_not_there_are_like_phrases_that_are_not_learned(
+    write, tmp_path
+):
+    sst = {"task": "sst", "features": "glove"}
+    write("sst", "sst-hsa", [0.9], model="hsa", **sst)
+    write("sst", "sst-hsa-no-phrases", [0.7], model="hsa", phrase_weight=0.0, **sst)
+    write("sst", "sst-flat", [0.8], model="flat", **sst)
+    write("sst", "sst-flat-row", [0.6], model="flat", tree="flat", **sst)
+    told = {one.title: (one.ours, one.theirs) for one in find_contrasts(tmp_path)}
+    assert told == {
+        "sst, phrase_weight 1.0, softmax with positions along the tree": (0.9, 0.8),
+        "sst, softmax with positions in a row": (0.7, 0.6),
+    }
+
+
+def test_times_of_unlike_processors_are_not_compared(write, tmp_path):
+    write("imdb", "imdb-hsa", [0.8], task="imdb", model="hsa")
+    write("imdb", "imdb-flat", [0.7], task="imdb", model="flat", on="another")
+    (one,) = find_contrasts(tmp_path)
+    assert (one.flops, one.seconds) == (1.0, None)
+    assert contrasts_table([one]).endswith("| 1 | 1 |  |")
 
 
 def test_molecules_are_compared_with_their_messages_and_by_their_score(write, tmp_path):

@@ -134,6 +134,17 @@ def test_a_bag_of_words_is_compared_with_hsa_at_its_best(tmp_path):
     assert "| +0.250 (n=1) |" in text
 
 
+def test_unlike_processors_are_told_beside_the_times(tmp_path):
+    records = [record("hsa", 0, 0.8), record("flat", 0, 0.7)]
+    assert "processor |" not in write_report(records, tmp_path, "two")
+    other = {**ENVIRONMENT, "processor": "another", "earlier": [ENVIRONMENT]}
+    records[1] = replace(records[1], environment=other)
+    text = write_report(records, tmp_path, "two")
+    assert "| leaves/s | peak memory, MB | processor |" in text
+    assert "| 50 | 1 | a processor |" in text
+    assert "| 50 | 1 | a processor, another |" in text
+
+
 def test_folds_are_runs_of_one_setting(tmp_path):
     records = [
         record(model, seed, accuracy, fold=fold)
