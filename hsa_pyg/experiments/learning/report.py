@@ -117,6 +117,8 @@ def _titles(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
         # Where it is even, hsa's own value is the usual one.
         values = [told[n] for n in sorted(told, key=lambda n: titles[n][0] != _HSA)]
         usual = max(values, key=values.count, default=None)
+        # That texts are cut is told of all whose texts are.
+        usual = 0 if key == "max_tokens" else usual
         for name, value in told.items():
             if value != usual:
                 titles[name].append(f"{key} {value}")
