@@ -85,11 +85,11 @@ def bag_of_words(
     classes, counts = labels.unique(return_counts=True)
     # Of many classes rare ones may lack in a fold, which then cannot tell them.
     enough = counts.min() if classes.numel() == 2 else counts.max()
-    needed = folds if validation is None else 1
+    needed, whose = (folds, " (the folds)") if validation is None else (1, "")
     if classes.numel() < 2 or int(enough) < needed:
         raise ValueError(
             f"the classes {classes.tolist()} have {counts.tolist()} texts, but there "
-            f"must be two classes with at least {needed} each (the folds)"
+            f"must be two classes with at least {needed} each{whose}"
         )
     y = labels.numpy()
     trials: list[tuple[Sequence[str], Any, Sequence[str], Any]]
