@@ -1,6 +1,5 @@
 """Training in two processes, which the recipe for it runs in one."""
 
-import lightning.pytorch as pl
 import pytest
 import torch
 import torch.distributed as dist
@@ -13,6 +12,7 @@ from hsa_pyg.data import unify, union_schema
 from hsa_pyg.integrations.lightning import SignalClassifier, SignalDataModule
 from hsa_pyg.loader import DataLoader
 from hsa_pyg.nn import HSATransformer
+from tests.integrations.test_lightning import trainer
 
 
 def captioned(pictures):
@@ -72,16 +72,6 @@ def test_scores_and_losses_are_over_all_processes():
     items = list(unify(captioned(pictures=range(2))))
     classifier = SignalClassifier(seeded_model(union_schema(items)), num_classes=2)
     data = SignalDataModule(items, items, items, batch_size=2)
-    scores = []
-    for devices in (1, 2):
-        trainer = pl.Trainer(
-            accelerator="cpu",
-            devices=devices,
-            strategy="ddp_spawn" if devices == 2 else "auto",
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-        )
-        scores += trainer.validate(classifier, data, verbose=False)
+    alone, both = trainer(devices=1), trainer(devices=2, strategy="ddp_spawn")
+    scores = [one.validate(classifier, data, verbose=False)[0] for one in (alone, both)]
     assert scores[1] == pytest.approx(scores[0], rel=1e-5)

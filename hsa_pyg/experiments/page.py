@@ -108,13 +108,10 @@ def provenance(records: Sequence[Record]) -> str:
     """
     revisions: Counter[str] = Counter()
     versions: dict[str, set[str]] = {}
-    machines = set()
     for record in records:
-        environment = record.environment
-        begun = [*environment.get("earlier", ()), environment]
+        begun = record.environments
         revisions[" then ".join(dict.fromkeys(map(_revision, begun)))] += 1
         for one in begun:
-            machines.add(one["processor"])
             for package, version in one["versions"].items():
                 versions.setdefault(package, set()).add(version or "none")
     told = [
@@ -125,8 +122,14 @@ def provenance(records: Sequence[Record]) -> str:
     hours = sum(record.seconds for record in records) / 3600
     return (
         f"{len(records)} runs, {hours:.1f} hours by the clock in all, a core each; "
-        f"{_revisions(revisions)}; {'; '.join(told)}; {', '.join(sorted(machines))}."
+        f"{_revisions(revisions)}; {'; '.join(told)}; {processors(records)}."
     )
+
+
+def processors(records: Sequence[Record]) -> str:
+    """What the runs were on, those that went on elsewhere on several."""
+    found = {one["processor"] for record in records for one in record.environments}
+    return ", ".join(sorted(found))
 
 
 def _revision(environment: Mapping[str, Any]) -> str:

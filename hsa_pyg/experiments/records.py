@@ -50,6 +50,11 @@ class Record:
     final: Mapping[str, float]
     facts: Mapping[str, Any]
 
+    @property
+    def environments(self) -> list[Mapping[str, Any]]:
+        """Of all processes that the run was in; more than one if it was interrupted."""
+        return [*self.environment.get("earlier", ()), self.environment]
+
     def write(self, path: Path) -> None:
         """Write the results file, whole or not at all."""
         told = asdict(self)

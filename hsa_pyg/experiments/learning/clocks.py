@@ -1,4 +1,4 @@
-"""The seconds of an epoch that a table shows, and what they were measured on."""
+"""The seconds of an epoch that a table shows."""
 
 from __future__ import annotations
 
@@ -37,14 +37,3 @@ def epoch_seconds(
     return {
         name: median(row[key] for row in found) for name, found in rows.items()
     }, title
-
-
-def processors(group: Sequence[Record]) -> str:
-    """What the runs of a setting were on, those that went on elsewhere on several."""
-    found = {
-        begun["processor"]
-        for record in group
-        for begun in (*record.environment.get("earlier", ()), record.environment)
-        if "processor" in begun
-    }
-    return ", ".join(sorted(found))

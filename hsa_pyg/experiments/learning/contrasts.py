@@ -10,17 +10,15 @@ from statistics import fmean
 from typing import Any
 
 from hsa_pyg.experiments.configuration import find_configuration, load_configuration
-from hsa_pyg.experiments.learning.clocks import epoch_seconds, processors
+from hsa_pyg.experiments.learning.clocks import epoch_seconds
 from hsa_pyg.experiments.learning.contrast_plot import plot_contrasts
-from hsa_pyg.experiments.learning.report import joined_fold, unlike
-from hsa_pyg.experiments.page import Comparison, by_setting, compare, table
+from hsa_pyg.experiments.learning.report import OF_ATTENTION, joined_fold, unlike
+from hsa_pyg.experiments.page import Comparison, by_setting, compare, processors, table
 from hsa_pyg.experiments.records import Record, read_records
 
 #: Classes of experiments that have both.
 _CLASSES = ("learning", "vertices")
 _SOFTMAX = ("flat", "multihead")
-#: What the two may differ in besides.
-_FREE = {"model", "tree", "max_tokens", "fold"}
 _TITLES = {"accuracy": "accuracy", "roc_auc": "ROC AUC", "rmse": "RMSE"}
 _OTHER_TREES = ("random", "windows", "flat")
 PICTURE = "learning_contrasts.png"
@@ -160,19 +158,10 @@ def _partners(
             and _local(group) == _local(theirs)
             and found.get("tree") not in _OTHER_TREES
             and tokens in (0, wanted.get("max_tokens"))
-            and _alike(found, wanted)
+            and not unlike(group[0], theirs[0])[0]
         ):
             by_tokens.setdefault(tokens, name)
     return list(by_tokens.values())
-
-
-def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether all settings that play a part in both are the same."""
-    return all(
-        one[key] == other[key]
-        for key in one.keys() & other.keys()
-        if key not in _FREE and None not in (one[key], other[key])
-    )
 
 
 def _model(group: Sequence[Record]) -> str:
@@ -195,7 +184,7 @@ def _title(
     parts = [name if name == task else f"{name}: {task}"]
     others = [one for one in others if one["task"] == task]
     for key, value in configuration.items():
-        if key in (*_FREE, "task") or value in (None, [], False):
+        if key in (*OF_ATTENTION, "task") or value in (None, [], False):
             continue
         if any(one.get(key) != value for one in others):
             parts.append(key if value is True else f"{key} {value}")

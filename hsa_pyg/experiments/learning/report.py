@@ -9,13 +9,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from hsa_pyg.experiments.learning.clocks import epoch_seconds, processors
+from hsa_pyg.experiments.learning.clocks import epoch_seconds
 from hsa_pyg.experiments.learning.plots import plot_learning
 from hsa_pyg.experiments.learning.settings import BAG_OF_WORDS
 from hsa_pyg.experiments.page import (
     by_setting,
     compare,
     mean_and_deviation,
+    processors,
     provenance,
     table,
 )
@@ -23,7 +24,8 @@ from hsa_pyg.experiments.records import Record
 from hsa_pyg.experiments.reproduction import reproduction
 
 _HSA = "hsa"
-_OF_ATTENTION = {"model", "tree", "windows", "max_tokens"}
+#: What attentions in one setting may differ in.
+OF_ATTENTION = {"model", "tree", "windows", "max_tokens", "fold"}
 #: Settings that a title tells, if all runs of a task agree in them.
 _TOLD = (
     "regime",
@@ -300,7 +302,7 @@ def unlike(one: Record, other: Record) -> tuple[int, int]:
     is what is not used: phrases that are not learned, and phrases that are not there.
     """
     a, b = one.configuration, other.configuration
-    keys = (a.keys() & b.keys()) - _OF_ATTENTION
+    keys = (a.keys() & b.keys()) - OF_ATTENTION
     shared = [key for key in keys if None not in (a[key], b[key])]
     return (
         sum(a[key] != b[key] for key in shared),
