@@ -32,8 +32,8 @@ _USUAL: dict[str, Any] = {
 }
 _OF_WEBSITES: dict[str, Any] = {
     "lr": 1e-3,
-    "epochs": 20,
-    "patience": 5,
+    "epochs": 60,
+    "patience": 10,
     "dropout": 0.2,
     "weight_decay": 0.01,
     "links": "sage",
@@ -43,8 +43,6 @@ _OF_WEBSITES: dict[str, Any] = {
     "batch_size": 16,
     "train_share": 0.4,
 }
-#: An epoch takes a fraction of a second.
-_OF_WORDS: dict[str, Any] = {"epochs": 100, "patience": 20}
 _WEBSITES_ALONE = (
     "links",
     "link_layers",
@@ -121,8 +119,6 @@ def complete_settings(settings: VertexSettings) -> VertexSettings:
     website = settings.task in WEBSITES
     check_name("model", settings.model, PAGES if website else GLOBAL)
     usual = {**_USUAL, **(_OF_WEBSITES if website else {})}
-    if settings.model == "words":
-        usual |= _OF_WORDS
     chosen = {
         key: value for key, value in usual.items() if getattr(settings, key) is None
     }
