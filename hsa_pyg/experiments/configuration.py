@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from itertools import product, takewhile
 from pathlib import Path
 from typing import Any
@@ -203,17 +204,45 @@ def _with(
     return kept + [{key: value} for value in values if value not in there]
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """Values of settings, alike if their texts are: 1 and True are not."""
+
+    text: str
+    values: Mapping[str, Any] = field(compare=False)
+
+
 def _complete(experiment: Experiment, values: Mapping[str, Any]) -> Any:
+    asked = _Asked(repr(sorted(values.items())), dict(values))
+    found = _completed(type(experiment), asked)
+    if isinstance(found, SettingsError):
+        raise SettingsError(str(found)) from found.__cause__
+    return replace(found)
+
+
+# A name is found by completing the settings without each of them, and the commands of a
+# page by trying many: without a memory one report takes minutes.
+@lru_cache(maxsize=20_000)
+def _completed(experiment: type[Experiment], asked: _Asked) -> Any:
+    """Complete settings, or the error that says why there are none."""
     try:
-        merged = OmegaConf.merge(
-            OmegaConf.structured(experiment.settings), dict(values)
-        )
-        settings = OmegaConf.to_object(merged)
+        return experiment().complete(_typed(experiment.settings, asked.values))
+    except SettingsError as error:
+        return error
+
+
+def _typed(settings: type, values: Mapping[str, Any]) -> Any:
+    try:
+        return OmegaConf.to_object(OmegaConf.merge(_schema(settings), dict(values)))
     except OmegaConfBaseException as error:
         raise SettingsError(f"No fitting value: {_reason(error)}.") from error
     except TypeError as error:  # a list within a list
         raise SettingsError(f"No fitting value: {error}.") from error
-    return experiment.complete(settings)
+
+
+@lru_cache
+def _schema(settings: type) -> Any:
+    return OmegaConf.structured(settings)
 
 
 def _reason(error: OmegaConfBaseException) -> str:

@@ -46,7 +46,14 @@ def _told(key, value):
     return {True: name, False: ""}.get(value, f"{name}{value}")
 
 
-def test_settings_are_told_apart_and_compared_by_seed(tmp_path):
+def test_settings_are_told_apart_and_compared_by_seed(tmp_path, monkeypatch):
+    shipped = "experiment: learning\naxes: {task: [movie-reviews]}\nvariants:\n"
+    for variant in ("hsa", "flat", "hgt", "segment", "gps, max_tokens: 512"):
+        shipped += f"  - {{model: {variant}}}\n"
+    (tmp_path / "reviews.yaml").write_text(
+        shipped + "  - {model: hsa, features: glove}"
+    )
+    monkeypatch.setattr("hsa_pyg.experiments.configuration.FOLDERS", (tmp_path,))
     records = [
         *(record("hsa", seed, 0.8 + seed / 100) for seed in range(2)),
         *(record("flat", seed, 0.7 + seed / 100) for seed in range(2)),
