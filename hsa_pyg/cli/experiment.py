@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from heapq import heapreplace
 from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -71,7 +72,12 @@ def experiment(
     Each run leaves OUT/NAME/SETTING-SEED.json. A finished run is not run again, an
     interrupted one goes on from its last epoch: repeat the command.
     """
-    from hsa_pyg.experiments.configuration import expand, load_configuration, override
+    from hsa_pyg.experiments.configuration import (
+        check_used,
+        expand,
+        load_configuration,
+        override,
+    )
     from hsa_pyg.experiments.running import Run
     from hsa_pyg.experiments.scheduling import Schedule
 
@@ -90,6 +96,7 @@ def experiment(
             assignments.append(f"{key}={','.join(values)}")
     override(configuration, assignments)
     grid = expand(configuration)
+    check_used(assignments, grid)
     if settings:
         console.print(_settings_table(configuration.experiment, grid))
         console.print("-: none, or it plays no part here.")
@@ -182,6 +189,13 @@ def report(
     for name in found:
         configuration = load_configuration(name)
         records = read_records(out / configuration.name)
+        for record in records:
+            if record.experiment != configuration.experiment:
+                raise SettingsError(
+                    f"{out / configuration.name} has a run of {record.experiment!r} "
+                    f"({record.setting}-{record.seed}.json), {name} is of "
+                    f"{configuration.experiment!r}: delete it, or choose another --out."
+                )
         target = page or Path(configuration.page)
         experiment = find_experiment(configuration.experiment)
         images = target.parent / "images"
@@ -205,10 +219,12 @@ def _make_folder(folder: Path) -> None:
     """Before anything is trained: results that cannot be written are lost."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise SettingsError(
-            f"The folder {folder} cannot be made ({error.strerror}): choose another "
-            "--out and --work."
+            f"Nothing can be written into the folder {folder} ({error.strerror}): "
+            "choose another --out and --work."
         ) from error
 
 

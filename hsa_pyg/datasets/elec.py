@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 from hsa_pyg.converters.formats import decode
 from hsa_pyg.datasets.raw_files import (
+    check_same_archive,
     check_same_files,
     copy_whole,
     fetch,
     part_of,
     reading_tar,
+    stamp_archive,
 )
 from hsa_pyg.datasets.text_dataset import LabelledText, TextDataset
 
@@ -94,6 +96,8 @@ class Elec(TextDataset):
         self.encoding = encoding
         if self.raw_folder is not None:
             check_same_files(self.raw_folder, Path(root) / "raw", self.raw_file_names)
+        if self.raw_archive is not None:
+            check_same_archive(self.raw_archive, Path(root) / "raw" / self._stamp)
         super().__init__(root, split, **kwargs)
 
     @property
@@ -106,6 +110,11 @@ class Elec(TextDataset):
         """Texts and labels of training and test."""
         stems = (f"elec-{self.size}-train", "elec-test")
         return [f"{stem}.{end}" for stem in stems for end in ("txt.tok", "cat")]
+
+    @property
+    def _stamp(self) -> str:
+        """File that tells the archive that the files of this size are of."""
+        return f"elec-{self.size}.sha256"
 
     def download(self) -> None:
         """Copy the files into ``raw_dir``, or unpack them from the archive."""
@@ -181,6 +190,7 @@ class Elec(TextDataset):
             part = part_of(Path(self.raw_dir) / name)
             part.write_bytes(lines)
             os.replace(part, Path(self.raw_dir) / name)
+        stamp_archive(archive, Path(self.raw_dir) / self._stamp)
 
 
 def _lines(text: str) -> list[str]:

@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ from hsa_pyg.converters.formats import check_text
 from hsa_pyg.datasets.item_converter import ItemConverter, part_texts
 from hsa_pyg.datasets.item_dataset import IMAGE, check_parts
 from hsa_pyg.datasets.json_stream import iterate_array
+from hsa_pyg.datasets.raw_files import check_same_sizes, sizes_of
 from hsa_pyg.datasets.signals_on_disk import SignalsOnDisk
 from hsa_pyg.datasets.splits import TRAIN_VAL_TEST, hash_split
 from hsa_pyg.datasets.text_dataset import RawTexts
@@ -104,7 +106,8 @@ class N24News(WordDataset, SignalsOnDisk):
 
     Raises:
         FileNotFoundError: If there is no raw data.
-        ValueError: If the JSON is broken, or a setting is out of its range.
+        ValueError: If the JSON is broken, a setting is out of its range, or ``root``
+            was made of files of other sizes.
 
     Shapes:
         - ``patch.x``: ``[num_patches, channels * patch * patch]`` float in 0 to 1
@@ -159,6 +162,8 @@ class N24News(WordDataset, SignalsOnDisk):
         kept = json.loads(Path(self.processed_paths[3]).read_text(encoding="utf-8"))
         self.classes = tuple(kept["classes"])
         self._sources: list[str] = kept["sources"]
+        with suppress(FileNotFoundError):  # The raw data may be away by now.
+            check_same_sizes(self._files().values(), kept.get("files"), root)
 
     @property
     def raw_file_names(self) -> list[str]:
@@ -248,7 +253,11 @@ class N24News(WordDataset, SignalsOnDisk):
             )
         self.close()
         self._keep(tokenizer, report)
-        kept = {"classes": self.classes, "sources": self._sources}
+        kept = {
+            "classes": self.classes,
+            "sources": self._sources,
+            "files": sizes_of(self._files().values()),
+        }
         Path(self.processed_paths[3]).write_text(json.dumps(kept), encoding="utf-8")
 
     def _convert(

@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, cast
 
@@ -67,6 +68,61 @@ def check_same_files(given: Path, kept: Path, names: Iterable[str]) -> None:
     for name in names:
         if (given / name).is_file() and (kept / name).is_file():
             check_same(given / name, kept / name, "raw_dir")
+
+
+def check_same_archive(given: Path, stamp: Path) -> None:
+    """Raise a ValueError if files were taken out of another archive than a given one.
+
+    Args:
+        given: The archive that the user names.
+        stamp: What :func:`stamp_archive` has written; without it nothing is checked.
+    """
+    if not stamp.is_file() or not given.is_file():
+        return
+    if stamp.read_text(encoding="utf-8") != _digest(given):
+        raise ValueError(
+            f"The files in {stamp.parent.as_posix()!r} are of another archive than "
+            f"raw_archive={given.as_posix()!r}: use another root, or delete them and "
+            "what was made of them."
+        )
+
+
+def sizes_of(files: Iterable[Path]) -> dict[str, int]:
+    """Bytes of each file by its name, to be kept with what is made of them."""
+    return {path.name: path.stat().st_size for path in files}
+
+
+def check_same_sizes(
+    files: Iterable[Path], kept: dict[str, int] | None, root: str | os.PathLike[str]
+) -> None:
+    """Raise a ValueError if files are not those that something was made of.
+
+    Args:
+        files: What is there now.
+        kept: What :func:`sizes_of` gave then; None if it was not kept.
+        root: Folder of the data set, for the error.
+    """
+    found = sizes_of(files)
+    if kept is not None and found != kept:
+        raise ValueError(
+            f"{os.fspath(root)!r} was made of other files: bytes were {kept}, are "
+            f"{found}. Use another root, or delete it."
+        )
+
+
+def stamp_archive(archive: Path, stamp: Path) -> None:
+    """Note in a file which archive files were taken out of."""
+    part = part_of(stamp)
+    part.write_text(_digest(archive), encoding="utf-8")
+    os.replace(part, stamp)
+
+
+def _digest(path: Path) -> str:
+    found = sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
 
 
 def fetch(

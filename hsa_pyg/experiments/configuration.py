@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from itertools import product, takewhile
 from pathlib import Path
@@ -110,6 +111,14 @@ def load_configuration(name: str) -> Configuration:
         _check_keys(getattr(configuration, part), settings, f"{path.name}, {part}")
     for variant in configuration.variants:
         _check_keys(variant, settings, f"{path.name}, variants")
+    beside = {"settings": [configuration.settings], "variants": configuration.variants}
+    for part, others in beside.items():
+        for key in configuration.axes:
+            if any(key in other for other in others):
+                raise SettingsError(
+                    f"{path.name}: {key!r} stands in axes and in {part}, of which one "
+                    "would be ignored: leave it in one of them."
+                )
     return configuration
 
 
@@ -175,6 +184,26 @@ def expand(configuration: Configuration) -> list[Setting]:
     return list(found.values())
 
 
+def check_used(assignments: Sequence[str], grid: Sequence[Setting]) -> None:
+    """Refuse texts that :func:`override` took and that no setting of the grid has.
+
+    Args:
+        assignments: ``key=value`` texts.
+        grid: What :func:`expand` gives.
+
+    Raises:
+        SettingsError: if a value is asked for that plays no part anywhere.
+    """
+    for text in assignments:
+        key, _, value = text.partition("=")
+        found = [setting.configuration[key] for setting in grid]
+        if _parse(value) not in (None, []) and all(one in (None, []) for one in found):
+            raise SettingsError(
+                f"--set {text}: {key} plays no part in any of these "
+                f"{len(grid)} settings. Leave it out; --settings lists what counts."
+            )
+
+
 def usual_values(grid: Sequence[Setting]) -> dict[str, list[Any]]:
     """The values of each setting over a grid, each once; None and [] are left out.
 
@@ -217,7 +246,7 @@ def _complete(experiment: Experiment, values: Mapping[str, Any]) -> Any:
     found = _completed(type(experiment), asked)
     if isinstance(found, SettingsError):
         raise SettingsError(str(found)) from found.__cause__
-    return replace(found)
+    return deepcopy(found)
 
 
 # A name is found by completing the settings without each of them, and the commands of a
@@ -322,6 +351,11 @@ def _find(name: str) -> Path:
     if path.suffix in (".yaml", ".yml") and path.is_file():
         return path
     shipped = _shipped()
+    if path.suffix in (".yaml", ".yml"):
+        raise SettingsError(
+            f"There is no file {name!r}: give its path from here, or the name of a "
+            f"shipped experiment without {path.suffix}."
+        )
     if name not in shipped:
         raise SettingsError(f"There is no experiment {name!r}{nearest(name, shipped)}")
     return shipped[name]

@@ -112,8 +112,12 @@ def write_whole(path: Path, text: str) -> None:
     """Write a file such that it is never there in part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -122,15 +126,24 @@ def read_records(folder: Path) -> list[Record]:
     Raises:
         FileNotFoundError: if there are none.
         SettingsError: if a file is none, or has not the name of what it holds, as a
-            copy has.
+            copy has, or two seeds of one setting have different configurations.
     """
     records = []
+    first: dict[str, Record] = {}
     for path in sorted(folder.glob("*.json")):
         record = Record.read(path)
         if path.name != f"{record.setting}-{record.seed}.json":
             raise SettingsError(
                 f"{path} holds seed {record.seed} of {record.setting!r}, which is not "
                 "its name: delete it if it is a copy."
+            )
+        other = first.setdefault(record.setting, record)
+        changed = differences(record.configuration, other.configuration)
+        if changed:
+            raise SettingsError(
+                f"{path} and seed {other.seed} of {record.setting!r} have other "
+                f"settings ({changed}), as runs of two versions have: delete the older "
+                "ones and run the experiment again."
             )
         records.append(record)
     if not records:

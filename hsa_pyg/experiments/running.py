@@ -161,7 +161,7 @@ class Run:
         if changed:
             raise SettingsError(
                 f"{path} holds {what} with other settings ({changed}). Ask for those "
-                "settings, choose another --out, or delete it."
+                "settings, choose another --out, or delete it and its other seeds."
             )
 
     def specification(self) -> str:

@@ -17,7 +17,8 @@ def warmup_schedule(
         warmup: Part of them over which the rate rises.
         schedule: ``"cosine"`` or ``"linear"``.
     """
-    rise = round(steps * warmup)
+    # One step at least goes down: there may be but one in all.
+    rise = min(round(steps * warmup), max(steps - 1, 0))
     up = LinearLR(optimizer, start_factor=1 / (rise + 1), total_iters=rise)
     down: CosineAnnealingLR | LinearLR
     if schedule == "cosine":

@@ -201,8 +201,12 @@ def test_what_is_not_there_is_said(run):
     with pytest.raises(SettingsError, match="no setting 'epoch'"):
         run("experiment", "semantic-focus", "--set", "epoch=3")
     Path("taken").write_text("")
-    with pytest.raises(SettingsError, match=r"cannot be made .* another --out"):
+    with pytest.raises(SettingsError, match=r"can be written .* another --out"):
         run("experiment", "semantic-focus", "--seeds", "1", "--out", "taken")
+    with pytest.raises(SettingsError, match=r"There is no file 'mine\.yaml': give"):
+        run("experiment", "mine.yaml")
+    with pytest.raises(SettingsError, match="k=3: k plays no part in any of these 1"):
+        run("experiment", "semantic-focus", "--attention", "full", "--set", "k=3")
     with pytest.raises(FileNotFoundError, match="no results of experiments in docs"):
         run("report")
     with pytest.raises(FileNotFoundError, match="run hsa-pyg experiment first"):

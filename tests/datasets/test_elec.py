@@ -66,11 +66,22 @@ def test_files_come_out_of_an_archive(raw, archive, tmp_path):
     packed = Elec(tmp_path / "a", "test", raw_archive=archive, log=False)
     loose = Elec(tmp_path / "b", "test", raw_dir=raw, log=False)
     assert sorted(path.name for path in (tmp_path / "a/raw").iterdir()) == sorted(
-        packed.raw_file_names
+        [*packed.raw_file_names, "elec-25k.sha256"]
     )
     assert packed.raw_texts().texts == loose.raw_texts().texts
     for one, other in zip(packed, loose, strict=True):
         assert one["token"].x.equal(other["token"].x)
+
+
+def test_another_archive_is_refused(archive, tmp_path):
+    Elec(tmp_path / "root", "test", raw_archive=archive, log=False)
+    Elec(tmp_path / "root", "train", raw_archive=archive, log=False)
+    archive.write_bytes(archive.read_bytes() + b"\0")
+    with pytest.raises(ValueError, match=r"another archive than raw_archive=.*another"):
+        Elec(tmp_path / "root", "test", raw_archive=archive, log=False)
+    # Without its stamp, as older versions left it, the files are taken as they are.
+    (tmp_path / "root/raw/elec-25k.sha256").unlink()
+    Elec(tmp_path / "root", "test", raw_archive=archive, log=False)
 
 
 def test_raw_files_that_lie_there_are_used(raw, tmp_path):

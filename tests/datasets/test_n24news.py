@@ -325,3 +325,14 @@ def test_bad_arguments_are_named(raw, tmp_path):
     bare = N24News(tmp_path / "root", raw_dir=raw, keep_text=False, log=False)
     with pytest.raises(ValueError, match="pass keep_text=True"):
         bare.texts(0)
+
+
+def test_other_files_are_refused_and_absent_ones_are_not_missed(rows, raw, tmp_path):
+    asked = {"raw_dir": raw, "min_frequency": 1, "log": False}
+    first = N24News(tmp_path / "root", **asked)
+    write_news(raw, [*rows, article(30)])
+    with pytest.raises(ValueError, match=r"made of other files: bytes were .* delete"):
+        N24News(tmp_path / "root", **asked)
+    assert len(N24News(tmp_path / "root", force_reload=True, **asked)) == 31
+    shutil.rmtree(raw)
+    assert len(N24News(tmp_path / "root", **asked)) == len(first) + 1

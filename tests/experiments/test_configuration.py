@@ -3,6 +3,7 @@ import pytest
 from hsa_pyg.cli import SettingsError
 from hsa_pyg.experiments.configuration import (
     FOLDERS,
+    check_used,
     expand,
     load_configuration,
     override,
@@ -170,3 +171,33 @@ def test_the_values_of_a_grid_are_told_setting_by_setting(write):
     assert found["stop_after"] == []
     assert found["num_global"] == []
     assert found["log_scores"] == [False]
+
+
+def test_what_is_expanded_is_nobody_elses(write):
+    path = write("settings: {length: 12}")
+    (one,) = expand(load_configuration(path))
+    one.settings.length = 99
+    (other,) = expand(load_configuration(path))
+    assert other.settings.length == 12
+
+
+@pytest.mark.parametrize(
+    "beside", ["settings: {attention: topk}", "variants: [{attention: topk}]"]
+)
+def test_a_key_stands_in_one_place(write, beside):
+    path = write(f"axes: {{attention: [full]}}\n{beside}")
+    part = beside.partition(":")[0]
+    with pytest.raises(
+        SettingsError, match=f"'attention' stands in axes and in {part}"
+    ):
+        load_configuration(path)
+
+
+def test_what_plays_no_part_anywhere_is_refused(write):
+    configuration = load_configuration(write("axes: {attention: [full, topk]}"))
+    override(configuration, ["k=9"])
+    check_used(["k=9"], expand(configuration))
+    override(configuration, ["attention=full"])
+    with pytest.raises(SettingsError, match="k=9: k plays no part in any of these 1"):
+        check_used(["attention=full", "k=9"], expand(configuration))
+    check_used(["k=null"], expand(configuration))

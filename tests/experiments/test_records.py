@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from hsa_pyg.cli import SettingsError
@@ -48,6 +50,21 @@ def test_a_copy_of_a_record_is_not_a_second_run(tmp_path):
     record("full", 2).write(tmp_path / "full-3.json")
     with pytest.raises(SettingsError, match=r"full-3\.json holds seed 2 of 'full'"):
         read_records(tmp_path)
+
+
+def test_seeds_of_other_settings_are_not_averaged(tmp_path):
+    record("full", 0).write(tmp_path / "full-0.json")
+    older = replace(record("full", 1), configuration={"lr": 0.2})
+    older.write(tmp_path / "full-1.json")
+    with pytest.raises(SettingsError, match=r"full-1\.json and seed 0 of 'full' .*lr"):
+        read_records(tmp_path)
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path):
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(OSError, match="taken"):
+        write_whole(tmp_path / "taken", "one")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
 def test_a_file_is_written_whole(tmp_path):

@@ -17,3 +17,13 @@ def test_the_rate_rises_and_falls_to_zero(schedule, middle):
     assert rates[14] == pytest.approx(middle)
     assert rates[4:] == sorted(rates[4:], reverse=True)
     assert scheduler.get_last_lr()[0] == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_a_single_step_has_the_whole_rate(schedule):
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    scheduler = warmup_schedule(optimizer, 1, 0.6, schedule)
+    assert scheduler.get_last_lr() == [1.0]
+    optimizer.step()
+    scheduler.step()
+    assert scheduler.get_last_lr()[0] == pytest.approx(0.0, abs=1e-12)

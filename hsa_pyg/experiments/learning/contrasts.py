@@ -12,7 +12,12 @@ from typing import Any
 from hsa_pyg.experiments.configuration import find_configuration, load_configuration
 from hsa_pyg.experiments.learning.clocks import epoch_seconds
 from hsa_pyg.experiments.learning.contrast_plot import plot_contrasts
-from hsa_pyg.experiments.learning.report import OF_ATTENTION, joined_fold, unlike
+from hsa_pyg.experiments.learning.report import (
+    OF_ATTENTION,
+    joined_fold,
+    signals_of,
+    unlike,
+)
 from hsa_pyg.experiments.page import Comparison, by_setting, compare, processors, table
 from hsa_pyg.experiments.records import Record, read_records
 
@@ -158,6 +163,7 @@ def _partners(
             and _local(group) == _local(theirs)
             and found.get("tree") not in _OTHER_TREES
             and tokens in (0, wanted.get("max_tokens"))
+            and signals_of(group[0]) == signals_of(theirs[0])
             and not unlike(group[0], theirs[0])[0]
         ):
             by_tokens.setdefault(tokens, name)

@@ -99,7 +99,10 @@ def _task(
     parts = {"text": words, "image": [IMAGE], "both": list(names)}[
         settings.parts or "both"
     ]
-    train, val, test = (make(split, parts) for split in _SPLITS)
+    try:
+        train, val, test = (make(split, parts) for split in _SPLITS)
+    except (FileNotFoundError, ValueError) as error:
+        raise SettingsError(f"{settings.task}: {error}") from error
     items = dict(zip(_SPLITS, (train, val, test), strict=True))
 
     def texts() -> tuple[RawTexts, RawTexts, RawTexts]:

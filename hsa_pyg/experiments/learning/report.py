@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -127,7 +128,28 @@ def _titles(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
     if len({_folded(found) for found in configurations.values()}) > 1:
         for name, found in configurations.items():
             titles[name] += ["folds"] if _folded(found) else []
-    return {name: ", ".join(parts) for name, parts in titles.items()}
+    return _told_apart(
+        {name: ", ".join(parts) for name, parts in titles.items()}, configurations
+    )
+
+
+def _told_apart(
+    titles: Mapping[str, str], configurations: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
+    """Titles of which no two are alike: they tell what is left out, too, if need be."""
+    found = dict(titles)
+    for title, number in Counter(titles.values()).items():
+        names = [name for name in titles if titles[name] == title]
+        if number == 1:
+            continue
+        for key in configurations[names[0]]:
+            values = {name: configurations[name][key] for name in names}
+            if len({str(value) for value in values.values()}) > 1 and key != "fold":
+                for name, value in values.items():
+                    # What is told already is not None.
+                    told = f", {key} {'not given' if value is None else value}"
+                    found[name] += told if told not in found[name] else ""
+    return found
 
 
 def _setup(records: Sequence[Record]) -> str:
@@ -158,7 +180,7 @@ def _numbers(records: Sequence[Record], part: str) -> list[int]:
 
 def _folded(configuration: Mapping[str, Any]) -> bool:
     """Whether a run is of one of the folds, not of the fixed split."""
-    return configuration["fold"] is not None
+    return configuration.get("fold") is not None
 
 
 def _scores_table(
@@ -264,7 +286,7 @@ def _mega(flops: float) -> str:
 
 
 def _bases(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
-    """The setting that each is compared with: hsa's with as much to train on.
+    """The setting that each is compared with: hsa's on the same signals.
 
     Of several it is the one that differs in the fewest settings, trees and cut texts
     left aside, and of these, as for hsa's own settings, the one with the shortest name.
@@ -273,10 +295,7 @@ def _bases(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
     """
     if len(groups) < 2:
         return {}
-    like = {
-        name: (_folded(group[0].configuration), group[0].facts.get("train"))
-        for name, group in groups.items()
-    }
+    like = {name: signals_of(group[0]) for name, group in groups.items()}
     ours = [
         name
         for name in sorted(groups, key=lambda name: (len(name), name))
@@ -295,19 +314,37 @@ def _bases(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
     return bases
 
 
+def signals_of(record: Record) -> tuple[bool, Any, Any]:
+    """What tells the signals of a run from those of others: scores on unlike ones are
+    not compared."""
+    facts = record.facts
+    return _folded(record.configuration), facts.get("train"), facts.get("test")
+
+
 def unlike(one: Record, other: Record) -> tuple[int, int]:
     """In how many settings two runs differ, but for those that attentions differ in.
 
     First of the settings that play a part in both, then of all, where what has no part
     is what is not used: phrases that are not learned, and phrases that are not there.
     """
-    a, b = one.configuration, other.configuration
+    a, b = (_resolved(run.configuration) for run in (one, other))
     keys = (a.keys() & b.keys()) - OF_ATTENTION
     shared = [key for key in keys if None not in (a[key], b[key])]
     return (
         sum(a[key] != b[key] for key in shared),
         sum((a[key] or None) != (b[key] or None) for key in keys),
     )
+
+
+def _resolved(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """With a value for what is not given, but plays a part."""
+    found = dict(configuration)
+    if "vectors" in found:
+        found["vectors"] = found["vectors"] or "of the package"
+    expansion, channels = found.get("expansion"), found.get("channels")
+    if "hidden" in found and found["hidden"] is None and expansion and channels:
+        found["hidden"] = expansion * channels
+    return found
 
 
 def _validated(group: Sequence[Record]) -> float:
@@ -320,7 +357,7 @@ def _by_score(
     groups: Mapping[str, Sequence[Record]], key: str
 ) -> list[tuple[str, Sequence[Record]]]:
     """The best first."""
-    sign = 1.0 if key == "test_rmse" else -1.0
+    sign = 1.0 if key in ("test_rmse", "test_mae") else -1.0
 
     def mean(item: tuple[str, Sequence[Record]]) -> float:
         found = list(_finals(item[1], key).values())

@@ -309,8 +309,11 @@ def _check_numbers(settings: LearningSettings) -> None:
         raise SettingsError(f"position_channels must be a multiple of {wide}.")
     if settings.task == "list-ops" or settings.length:
         low, high = [*settings.length, 0, 0][:2]
-        if len(settings.length) != 2 or not 1 < low <= high:
-            raise SettingsError(f"length takes two numbers, got {settings.length}.")
+        if len(settings.length) != 2 or not 1 < low < high:
+            raise SettingsError(
+                "length takes two numbers, the second above the first, got "
+                f"{settings.length}."
+            )
 
 
 def _check_together(settings: LearningSettings) -> None:

@@ -83,9 +83,10 @@ def documents(settings: LearningSettings, make: Make, cache: Path) -> Task:
     Args:
         settings: Complete ones.
         make: Makes its parts.
-        cache: Folder of vocabularies and vectors.
+        cache: Folder of data, vocabularies and vectors.
     """
-    folder = cache / "vocabularies"
+    # Beside the data: who deletes these deletes what was counted on them.
+    folder = _root(cache, settings) / "vocabularies"
     vectors, tokenizer, tuned = LeafVectors(), None, bool(settings.tune_vectors)
     if settings.features == "glove":
         tokenizer = _kept(folder / f"{settings.task}-all.json", lambda: _all(make))
@@ -168,10 +169,9 @@ def _dataset(
     tokenizer: Any,
     **source: Any,
 ) -> TextDataset:
-    root = cache / settings.task.replace("-", "_")
     try:
         return cls(
-            root,
+            _root(cache, settings),
             split,
             tokenizer=tokenizer,
             max_tokens=settings.max_tokens or None,
@@ -180,6 +180,10 @@ def _dataset(
         )
     except (FileNotFoundError, ValueError) as error:
         raise SettingsError(f"{settings.task}: {error}") from error
+
+
+def _root(cache: Path, settings: LearningSettings) -> Path:
+    return cache / settings.task.replace("-", "_")
 
 
 def _all(make: Make) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 import warnings
@@ -18,6 +19,7 @@ from torch_geometric.data import HeteroData
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAUROC
 
+from hsa_pyg.cli import SettingsError
 from hsa_pyg.experiments.checkpoints import load_checkpoint
 from hsa_pyg.experiments.experiment import TERMINATED, Progress
 from hsa_pyg.experiments.learning.building import build_model
@@ -153,9 +155,19 @@ class KeptEpochs(pl.callbacks.Checkpoint):
         self._start = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
-        """Write the files, then tell."""
+        """Write the files, then tell.
+
+        Raises:
+            FloatingPointError: if a loss or score is not finite.
+        """
         rows = self.history.rows
         row = rows[-1]
+        for name, value in row.items():
+            if not math.isfinite(value):
+                raise FloatingPointError(
+                    f"{name} is {value} after epoch {len(rows)}: lower lr, or look for "
+                    "features that are not finite."
+                )
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
         row["evaluation_seconds"] = time.perf_counter() - self._start - row["seconds"]
         if best_epoch(rows, self.score, self.mode) == len(rows) - 1:
@@ -291,11 +303,12 @@ class TaskTraining:
                     self.score, patience=settings.patience, mode=self.mode
                 )
             )
-        return pl.Trainer(
+        precision = PRECISIONS[settings.precision or "32"]
+        trainer = pl.Trainer(
             max_epochs=settings.epochs,
             accelerator="auto",
             devices=1,
-            precision=PRECISIONS[settings.precision or "32"],
+            precision=precision,
             accumulate_grad_batches=settings.accumulate or 1,
             gradient_clip_val=settings.clip or None,
             callbacks=[*callbacks, self._kept],
@@ -304,6 +317,13 @@ class TaskTraining:
             enable_progress_bar=False,
             num_sanity_val_steps=0,
         )
+        # Lightning takes another one where the processor lacks it.
+        if trainer.precision != precision:
+            raise SettingsError(
+                f"precision={settings.precision} needs a GPU: here it would be "
+                f"{trainer.precision}. Use bf16 or 32."
+            )
+        return trainer
 
     def _say(self, rows: Sequence[Mapping[str, float]]) -> None:
         row = rows[-1]

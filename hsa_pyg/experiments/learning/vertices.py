@@ -159,12 +159,16 @@ def load_vertices(settings: VertexSettings, data: Path, cache: Path) -> VertexTa
 def _table(task: str, records: Sequence[Record]) -> str:
     """A row for each setting, compared with hierarchical attention as it is usual."""
     groups = by_setting(records)
-    reference = _by_seed(groups.get(f"{task}-hsa", ()))
+    usual = groups.get(f"{task}-hsa", [])
+    reference = _by_seed(usual)
     seconds, clock = epoch_seconds(groups)
     rows = []
     for name, group in groups.items():
         scores = _by_seed(group)
-        against = None if name == f"{task}-hsa" else compare(scores, reference)
+        against = None
+        # Of another share of the vertices, others are tested.
+        if name != f"{task}-hsa" and _share(group) == _share(usual):
+            against = compare(scores, reference)
         rows.append(
             (
                 name.removeprefix(f"{task}-"),
@@ -197,6 +201,11 @@ def _table(task: str, records: Sequence[Record]) -> str:
 
 def _by_seed(records: Sequence[Record]) -> dict[int, float]:
     return {one.seed: one.final["test_accuracy"] for one in records}
+
+
+def _share(records: Sequence[Record]) -> float | None:
+    """Of the vertices that are trained on; None without records."""
+    return records[0].configuration["train_share"] if records else None
 
 
 def _flops_per_epoch(records: Sequence[Record]) -> float:

@@ -26,7 +26,15 @@ def write(tmp_path):
     """A function that writes the results file of a run."""
 
     def write(
-        name, setting, scores, flops=100, seconds=1.0, score="accuracy", on="a", **told
+        name,
+        setting,
+        scores,
+        flops=100,
+        seconds=1.0,
+        score="accuracy",
+        on="a",
+        test=10,
+        **told,
     ):
         if told["task"] == "cora":
             configuration = asdict(complete_vertex_settings(VertexSettings(**told)))
@@ -35,6 +43,7 @@ def write(tmp_path):
             configuration = asdict(complete_settings(LearningSettings(**told)))
             experiment = "learning"
             facts = {"attention_flops_per_example": flops, "score": score}
+            facts |= {"train": 20, "test": test}
         for seed, value in enumerate(scores):
             Record(
                 experiment=experiment,
@@ -85,6 +94,28 @@ def test_cut_texts_are_compared_with_whole_and_with_cut_ones(write, tmp_path):
         "reviews: movie-reviews, features learned, both over 512 tokens",
         "reviews: movie-reviews, features glove",
     ]
+
+
+def test_folds_and_other_test_sets_are_not_compared(write, tmp_path):
+    task = {"task": "movie-reviews"}
+    for fold in range(2):
+        name = f"movie-reviews-{{}}-fold{fold}"
+        write("reviews", name.format("hsa"), [0.8], model="hsa", fold=fold, **task)
+        write("reviews", name.format("flat"), [0.7], model="flat", fold=fold, **task)
+    write("reviews", "movie-reviews-hsa", [0.5, 0.5], model="hsa", **task)
+    write("reviews", "movie-reviews-flat", [0.4], test=5, model="flat", **task)
+    (one,) = find_contrasts(tmp_path)
+    assert (one.ours, one.theirs) == pytest.approx((0.8, 0.7))
+
+
+def test_what_one_side_alone_has_is_a_difference(write, tmp_path):
+    task = {"task": "imdb", "features": "glove"}
+    write("imdb", "imdb-hsa", [0.8], model="hsa", vectors="mine.txt", **task)
+    write("imdb", "imdb-hsa-hidden9", [0.8], model="hsa", hidden=9, **task)
+    write("imdb", "imdb-flat", [0.7], model="flat", **task)
+    assert find_contrasts(tmp_path) == []
+    write("imdb", "imdb-hsa-hidden128", [0.9], model="hsa", hidden=128, **task)
+    assert [one.ours for one in find_contrasts(tmp_path)] == [0.9]
 
 
 def test_phrases_that_are_not_there_are_like_phrases_that_are_not_learned(

@@ -87,7 +87,9 @@ def test_folds_train_on_eight_tenths(run, tmp_path):
     (result,) = run(*asked, epochs=1, fold=9)
     facts = result["facts"]
     assert (facts["train"], facts["val"], facts["test"]) == (32, 4, 4)
-    assert (tmp_path / "cache/vocabularies/movie-reviews-fold9.json").exists()
+    assert (
+        tmp_path / "cache/movie_reviews/vocabularies/movie-reviews-fold9.json"
+    ).exists()
 
 
 def test_imdb_of_fixed_word_vectors_in_the_regime_of_the_paper(run, tmp_path):

@@ -210,3 +210,22 @@ def test_other_classes_are_tables_of_their_own(tmp_path):
     assert "### sst\n" in text
     assert "### sst-binary\n" in text
     assert "### emoji-subcategory\n" in text
+
+
+def test_settings_with_a_value_on_one_side_alone_have_titles_of_their_own(tmp_path):
+    records = [
+        record("hsa", 0, 0.9, features="glove"),
+        record("hsa", 0, 0.8, features="glove", vectors="mine.txt"),
+        record("hsa", 0, 0.7, features="glove", hidden=64),
+    ]
+    text = write_report(records, tmp_path, "three")
+    rows = [line.split(" | ")[0] for line in text.splitlines() if "| 1 | 0." in line]
+    assert len(set(rows)) == 3
+    assert any("vectors mine.txt" in row for row in rows)
+
+
+def test_scores_on_other_test_sets_are_not_compared(tmp_path):
+    records = [record("hsa", 0, 0.8), record("flat", 0, 0.7)]
+    assert "-0.100 (n=1)" in write_report(records, tmp_path, "two")
+    records[1] = replace(records[1], facts={**records[1].facts, "test": 10})
+    assert "(n=1)" not in write_report(records, tmp_path, "two")

@@ -19,7 +19,10 @@ def load(folder, **settings):
 
 
 def kept(folder, name):
-    path = folder / "cache" / "vocabularies" / f"{name}.json"
+    path = (
+        folder / "cache" / name.split("-train")[0].split("-fold")[0].replace("-", "_")
+    )
+    path = path / "vocabularies" / f"{name}.json"
     return json.loads(path.read_text())["model"]["vocab"].keys()
 
 
@@ -31,7 +34,7 @@ def repeated(texts):
 def test_a_learned_vocabulary_is_of_the_drawn_texts(tmp_path):
     tiny_data.write_imdb(tmp_path / "data")
     whole = load(tmp_path, task="imdb", train_size=0)
-    assert not (tmp_path / "cache" / "vocabularies").exists()
+    assert not (tmp_path / "cache/imdb/vocabularies").exists()
     some = load(tmp_path, task="imdb")
     texts = whole.texts()[0].texts
     chosen = [texts[i] for i in drawn(len(texts), 5, "training")]

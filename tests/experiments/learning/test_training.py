@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch
 
+from hsa_pyg.cli import SettingsError
 from hsa_pyg.data import Feature, Schema
 from hsa_pyg.experiments.experiment import TERMINATED
 from hsa_pyg.experiments.learning import training as module
@@ -251,3 +252,25 @@ def test_every_phrase_may_be_learned_besides():
     assert torch.equal(
         both.compute_loss(batch, "val")[0], plain.compute_loss(batch, "val")[0]
     )
+
+
+def test_a_score_that_is_no_number_ends_the_run(tmp_path, monkeypatch):
+    training = train(tmp_path)
+    monkeypatch.setattr(
+        training.module,
+        "validation_step",
+        lambda batch, batch_idx: training.module.log(
+            "val/loss", torch.tensor(torch.nan)
+        ),
+    )
+    with pytest.raises(
+        FloatingPointError, match=r"val/loss is nan after epoch 1: lower"
+    ):
+        training.fit()
+    assert not (tmp_path / "checkpoint.pt").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this precision is known there")
+def test_a_precision_that_the_processor_lacks_is_refused(tmp_path):
+    with pytest.raises(SettingsError, match=r"precision=16 needs a GPU.* bf16-mixed"):
+        train(tmp_path, precision="16")
