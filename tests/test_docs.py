@@ -21,6 +21,7 @@ OPTIONS = "attention_options.md"
 STATED = {
     OPTIONS,
     "concepts.md",
+    "converters.md",
     "faq.md",
     "index.md",
     "migration.md",
@@ -28,7 +29,6 @@ STATED = {
 }
 GUIDES = [
     *sorted(STATED),
-    "converters.md",
     "sequence_tasks.md",
     pytest.param(
         "transformers.md",

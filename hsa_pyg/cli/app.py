@@ -172,8 +172,9 @@ def train(
     table.add_row("test accuracy", f"{result.test_accuracy:.4f}")
     table.add_row("test macro F1", f"{result.test_macro_f1:.4f}")
     table.add_row(
-        "of epoch",
-        f"{result.best_epoch} (validation accuracy {result.val_accuracy:.4f})",
+        "epoch",
+        f"{result.best_epoch + 1} of {result.epochs} "
+        f"(validation accuracy {result.val_accuracy:.4f})",
     )
     table.add_row("seconds per epoch", f"{result.seconds_per_epoch:.1f}")
     table.add_row("written to", Text(str(out)))

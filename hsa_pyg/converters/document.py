@@ -16,10 +16,10 @@ from hsa_pyg.converters.assemble import (
 from hsa_pyg.converters.blocks import Block, ParsedDocument
 from hsa_pyg.converters.document_schema import document_schema, text_schema
 from hsa_pyg.converters.formats import (
-    SUFFIXES,
     check_format,
     check_text,
     detect_format,
+    names_file,
 )
 from hsa_pyg.converters.images import PictureReader, picture_reader
 from hsa_pyg.converters.labels import Label, label_tensor
@@ -301,8 +301,8 @@ def from_document(
 
     Args:
         path_or_text: A ``pathlib.Path`` is a file. A string is a file if there is one
-            of that name, and the text itself otherwise. (``DocumentConverter().text``
-            takes every string for text.)
+            of that name, and the text itself otherwise. For texts of a data set use
+            ``DocumentConverter().text``, which takes every string for text.
         format: ``"text"``, ``"html"``, ``"markdown"`` or ``"epub"``; by default told
             from the suffix of a file, and ``"text"`` for a string.
         tokenizer: See :class:`DocumentConverter`, as for the arguments below.
@@ -317,8 +317,9 @@ def from_document(
         y: Label of the document.
 
     Raises:
-        FileNotFoundError: If there is no such file, also for a string that has no
-            white space and ends like a document's name (``"report.txt"``).
+        FileNotFoundError: If there is no such file, also for a string of one line
+            that ends like the name of a document or picture (``"my report.txt"``).
+        IsADirectoryError: If it is a string that names a folder, such as ``"."``.
         EmptyDocumentError: If the document has no token (a ValueError).
         ValueError: If the format is not known or the file is not in ``encoding``.
 
@@ -340,7 +341,7 @@ def from_document(
         main_content=main_content,
         keep_text=keep_text,
     )
-    if _names_file(path_or_text):
+    if names_file(path_or_text):
         return convert.file(path_or_text, format, y, root)
     return convert.text(os.fspath(path_or_text), y=y, format=format or "text")
 
@@ -369,26 +370,3 @@ def from_html(
         ['list', 'item', 'item']
     """
     return from_document(path_or_html, "html", tokenizer, **settings)
-
-
-def _names_file(path_or_text: str | os.PathLike[str]) -> bool:
-    if not isinstance(path_or_text, str | os.PathLike):
-        raise TypeError(
-            "A document is a text or the path of a file, got "
-            f"{type(path_or_text).__name__}; for many files there is from_documents."
-        )
-    if not isinstance(path_or_text, str) or os.path.isfile(path_or_text):
-        return True
-    if os.path.isdir(path_or_text):
-        raise IsADirectoryError(
-            f"{path_or_text!r} is a folder: convert it with from_documents."
-        )
-    # A mistyped name must not become a document of one word.
-    is_one_word = len(path_or_text.split()) == 1
-    suffix = Path(path_or_text).suffix.lower() if is_one_word else ""
-    if suffix and suffix in SUFFIXES:
-        raise FileNotFoundError(
-            f"There is no file {path_or_text!r}. If this is the text itself, use "
-            "DocumentConverter().text(...)."
-        )
-    return False

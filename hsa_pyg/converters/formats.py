@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 from pathlib import Path
 
 SUFFIXES = {
@@ -23,10 +24,54 @@ SUFFIXES = {
 FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 """Formats that documents are read from."""
 
+_NAMED = frozenset(
+    (
+        *filter(None, SUFFIXES),
+        *(".pdf", ".doc", ".docx"),
+        *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".svg"),
+    )
+)
+"""Suffixes by which a string is told to be meant for a file."""
+
 _BYTE_ORDER_MARKS = {
     "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
     "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
 }
+
+
+def names_file(path_or_text: str | os.PathLike[str]) -> bool:
+    r"""Whether a file is meant, and not the text itself.
+
+    Args:
+        path_or_text: A path object is a file. A string is one if there is a file of
+            that name.
+
+    Raises:
+        FileNotFoundError: If a string of one line ends like the name of a document or
+            picture, and there is no such file: a mistyped name must not become a text.
+        IsADirectoryError: If a string names a folder.
+        TypeError: If it is neither a string nor a path.
+
+    Example:
+        >>> names_file(Path("a")), names_file("It rained."), names_file("a.txt\nb.txt")
+        (True, False, False)
+    """
+    if not isinstance(path_or_text, str | os.PathLike):
+        raise TypeError(
+            "A document is a text or the path of a file, got "
+            f"{type(path_or_text).__name__}; for many files there is from_documents."
+        )
+    if not isinstance(path_or_text, str) or os.path.isfile(path_or_text):
+        return True
+    remedy = "If this is the text itself, use DocumentConverter().text(...)."
+    if os.path.isdir(path_or_text):
+        raise IsADirectoryError(
+            f"{path_or_text!r} is a folder: convert it with from_documents. {remedy}"
+        )
+    lines = path_or_text.strip().splitlines()
+    if len(lines) == 1 and Path(lines[0]).suffix.lower() in _NAMED:
+        raise FileNotFoundError(f"There is no file {path_or_text!r}. {remedy}")
+    return False
 
 
 def detect_format(path: Path) -> str | None:

@@ -58,6 +58,7 @@ def test_train_learns_and_writes_its_run(run, tmp_path, attention):
     result = json.loads((out / "result.json").read_text())
     assert result["test_accuracy"] > 0.8
     assert f"{result['test_accuracy']:.4f}" in done.output
+    assert f" {result['best_epoch'] + 1} of 4 (validation accuracy" in done.output
     settings = json.loads((out / "settings.json").read_text())
     assert settings["attention"] == attention
     assert settings["channels"] == 8

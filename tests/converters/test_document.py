@@ -136,8 +136,13 @@ def test_a_string_is_a_file_if_there_is_one_and_text_otherwise(tmp_path, monkeyp
     with pytest.raises(FileNotFoundError, match=r"There is no file 'b.txt'"):
         from_document("b.txt")
     assert num_tokens(DocumentConverter().text("b.txt")) == 3
+    with pytest.raises(FileNotFoundError, match=r"DocumentConverter\(\).text"):
+        from_document("my review.txt")
     with pytest.raises(IsADirectoryError, match="from_documents"):
         from_document(str(tmp_path))
+    with pytest.raises(IsADirectoryError, match=r"use DocumentConverter\(\).text"):
+        from_document(".")
+    assert num_tokens(DocumentConverter().text(".")) == 1
 
 
 def test_the_format_is_told_from_the_suffix_unless_it_is_given(tmp_path):

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from hsa_pyg.converters.formats import check_format, decode, detect_format
+from hsa_pyg.converters.formats import check_format, decode, detect_format, names_file
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,47 @@ from hsa_pyg.converters.formats import check_format, decode, detect_format
 )
 def test_format_is_told_from_the_suffix(name, format):
     assert detect_format(Path(name)) == format
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "index.html",
+        "my review.txt",
+        "reviews/a.pdf",
+        "Letter to Ann.DOCX",
+        "my scans/page 3.JPEG",
+        "from a list.md\n",
+    ],
+)
+def test_a_line_that_ends_like_a_name_is_no_text(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError) as refusal:
+        names_file(name)
+    assert f"There is no file {name!r}. If this is the text itself" in str(
+        refusal.value
+    )
+    assert names_file(Path(name))
+    if "/" not in name:
+        (tmp_path / name).touch()
+        assert names_file(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello.",
+        "See a.txt.",
+        "a.txt is empty",
+        "See\na.txt",
+        "Bean, Mr. Bean",
+        "n/a",
+    ],
+)
+def test_other_strings_are_texts(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not names_file(text)
 
 
 def test_unknown_formats_say_what_is_supported():
