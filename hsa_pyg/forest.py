@@ -165,6 +165,25 @@ def swapped_hint(edge: Tensor, sizes: Sequence[int]) -> str:
     return ""
 
 
+def transform_hint(edge: Tensor | None, node: int) -> str:
+    """A remedy if a graph's transform seems to have added to a tree, else nothing.
+
+    Args:
+        edge: parent edges [2, E] within the type of a node with two parents, if any.
+        node: that node's index.
+    """
+    if edge is None or edge.dim() != 2 or edge.size(0) != 2:
+        return ""
+    parents, children = edge[1][edge[0] == node], edge[0][edge[1] == node]
+    if not bool(torch.isin(parents, children).any()):
+        return ""
+    # A loop, or an edge and its reverse.
+    return (
+        " (a transform such as AddSelfLoops or ToUndirected after the tree was made? "
+        "Put it before)"
+    )
+
+
 def join_parents(
     edges: Mapping[EdgeType, Tensor],
     slices: Mapping[str, tuple[int, int]],
@@ -225,10 +244,13 @@ def join_parents(
                     f"the edge from {names(int(twice))} to its parent, "
                     f"{names(int(above[0]))}, stands twice: keep it once"
                 )
+            own = edges.get((child_type, CHILD_OF, child_type))
+            start = slices[child_type][0]
+            hint = transform_hint(own, int(twice) - start) or swapped_hint(edge, sizes)
             raise ValueError(
                 f"{names(int(twice))} has more than one parent, "
                 f"{names(int(above[0]))} and {names(int(above[1]))}: the parent edges "
-                f"must form trees; keep one of its edges{swapped_hint(edge, sizes)}"
+                f"must form trees; keep one of its edges{hint}"
             )
         parent[child] = edge[1] + slices[parent_type][0]
     return parent

@@ -58,7 +58,8 @@ class SignalHierarchy:
         num_families: nodes with at least one child that has leaves.
         max_depth: largest depth of a node; 0 if every node is a root.
         max_branching: b, members of the largest family (children that have leaves).
-        num_empty: internal nodes without a leaf below them. They weigh nothing.
+        num_empty: internal nodes without a leaf below them, which weigh nothing;
+            ``empty`` in the repr, if there are any.
         num_trees: rows of a readout: ``num_roots``, or the samples of the batch.
         leaves: [N] node ids of the leaves, ascending. Rows of q, k, v follow it.
         roots: [num_roots] node ids of the roots, ascending.

@@ -214,3 +214,18 @@ def test_edges_of_a_narrow_type_among_more_nodes_than_it_can_count(dtype):
     )
     assert hierarchy.parent[[44, 99]].tolist() == [300, 300]
     assert hierarchy.leaf_counts[-1] == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "is_a_transform"),
+    [([(2, 2)], True), ([(1, 2), (2, 1)], True), ([(2, 1), (2, 0)], False)],
+)
+def test_a_loop_or_a_reverse_edge_points_to_a_transform(more, is_a_transform):
+    parent_edges = {
+        ("group", "child_of", "graph"): edges((0, 0), (1, 0), (2, 0)),
+        ("group", "child_of", "group"): edges(*more),
+    }
+    for given in (parent_edges, dict(reversed(parent_edges.items()))):
+        with pytest.raises(ValueError, match="more than one parent") as caught:
+            SignalHierarchy.from_edge_index(given, {"graph": 1, "group": 3})
+        assert ("AddSelfLoops or ToUndirected" in str(caught.value)) == is_a_transform

@@ -14,7 +14,7 @@ from torch import Tensor
 from hsa_pyg.converters.blocks import ROLES, Block, Picture
 from hsa_pyg.converters.document_schema import IMAGE_SIZES, SHOWS
 from hsa_pyg.converters.images import patch_tree
-from hsa_pyg.converters.tokenization import EncodedText, TextEncoder
+from hsa_pyg.converters.tokenization import EncodedText, TextEncoder, encode_all
 from hsa_pyg.data import NestedSignal, Schema
 from hsa_pyg.hierarchy import CHILD_OF
 
@@ -74,12 +74,12 @@ def encode_blocks(
         the document. Sentences after the last kept token are left out.
 
     Raises:
-        TypeError: If an id is no integer.
+        TypeError: If the tokenizer gives something else, or an id is no integer.
         ValueError: If the tokenizer does not give one result a text, or ids and spans
             of different number, or a negative id, or a span outside of its text.
     """
     blocks = [block for block in walk(document) if block.kind == SENTENCE]
-    encoded = encode([text[block.start : block.stop] for block in blocks])
+    encoded = encode_all(encode, [text[block.start : block.stop] for block in blocks])
     if len(encoded) != len(blocks):
         raise ValueError(
             f"The tokenizer gave {len(encoded)} results for {len(blocks)} texts of "

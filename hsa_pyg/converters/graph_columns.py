@@ -110,6 +110,12 @@ def read_data(graph: Any, levels: Mapping[str, Level]) -> GraphColumns:
         TypeError: if it is something else; it names the remedy.
         ValueError: if edges or rows do not fit.
     """
+    if isinstance(graph, NestedSignal):
+        raise TypeError(
+            f"a {type(graph).__name__} is a nested signal already: call from_graph, or "
+            "the transform ToHierarchy, once on each graph (as pre_transform or as "
+            "transform, not as both)"
+        )
     if isinstance(graph, Batch):
         raise TypeError(
             f"a batch of {graph.num_graphs} graphs has no single root: convert the "

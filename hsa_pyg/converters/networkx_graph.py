@@ -74,9 +74,14 @@ def _columns(
             continue
         column = _column([row[key] for row in rows])
         if column is None:
-            dropped.append(
-                f"{what} attribute {str(key)!r} (is not numeric, or of unlike shapes)"
+            text = all(isinstance(row[key], str) for row in rows)
+            why = (
+                "is not numeric but text: map it to integers to keep it"
+                if text
+                else "is not numeric, or of unlike shapes: give all numbers of one "
+                "shape to keep it"
             )
+            dropped.append(f"{what} attribute {str(key)!r} ({why})")
         else:
             out[_text(key, count)] = column
     return out

@@ -139,7 +139,10 @@ def _checked(signal: Any, name: str) -> NestedSignal:
             f"Signal {name!r} is a batch of several; take it apart by to_data_list()."
         )
     if not isinstance(signal, NestedSignal):
-        raise TypeError(f"Signal {name!r} is a {type(signal).__name__}, no signal.")
+        raise TypeError(
+            f"Signal {name!r} is a {type(signal).__name__}, no signal: make one of it "
+            "by a converter of hsa_pyg.converters, such as from_nested or from_image."
+        )
     return copy.copy(signal)
 
 

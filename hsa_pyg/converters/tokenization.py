@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -77,6 +78,42 @@ def as_text_encoder(tokenizer: Any) -> TextEncoder:
         "fast tokenizer of transformers, 'characters', or a callable from a list of "
         "texts to a list of EncodedText(ids, spans)."
     )
+
+
+def encode_all(encode: TextEncoder, texts: Sequence[str]) -> list[EncodedText]:
+    """Call a tokenizer on texts, and check that each result is ids and spans.
+
+    Args:
+        encode: The tokenizer.
+        texts: The texts.
+
+    Raises:
+        TypeError: If it takes no list of texts, or gives something else.
+    """
+    wanted = (
+        "a tokenizer maps a list of texts to EncodedText(ids, spans) for each: token "
+        "ids, and the (start, stop) offsets of each token"
+    )
+    try:
+        encoded = list(encode(texts))
+    except (TypeError, AttributeError) as error:
+        raise TypeError(
+            f"The tokenizer failed on a list of texts ({error}): {wanted}."
+        ) from error
+    for text, found in zip(texts, encoded, strict=False):
+        try:
+            ids, spans = found
+            right = not isinstance(ids, str) and len(ids) + len(spans) >= 0
+            for _start, _stop in spans:
+                pass
+        except (TypeError, ValueError):
+            right = False
+        if not right:
+            raise TypeError(
+                f"The tokenizer gave {reprlib.repr(found)} for the text "
+                f"{reprlib.repr(text)}: {wanted}."
+            )
+    return encoded
 
 
 class _BackendEncoder:

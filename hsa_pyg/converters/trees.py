@@ -9,7 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hsa_pyg.converters.tokenization import UNKNOWN_TOKEN, EncodedText, TextEncoder
+from hsa_pyg.converters.tokenization import (
+    UNKNOWN_TOKEN,
+    EncodedText,
+    TextEncoder,
+    encode_all,
+)
 from hsa_pyg.data import Feature, NestedSignal, Schema
 from hsa_pyg.hierarchy import CHILD_OF
 
@@ -205,10 +210,11 @@ def encode_texts(
         where: Says where in the input a text stands, by its number, for errors.
 
     Raises:
+        TypeError: If the tokenizer gives something else than ids and spans.
         ValueError: If there is not one result for each text, a token without a span, a
             negative id, or a span outside of its text.
     """
-    encoded = list(encode(texts))
+    encoded = encode_all(encode, texts)
     if len(encoded) != len(texts):
         raise ValueError(
             f"The tokenizer gave {len(encoded)} results for {len(texts)} texts; it must"

@@ -248,10 +248,19 @@ def lists_parts(whole: Container[str], name: str, feature: Feature) -> bool:
 def check_counted(schema: Schema, source: str) -> None:
     """Raise a ValueError if nothing tells how many nodes a type of ``schema`` has."""
     for kind in schema.uncounted():
-        raise ValueError(
-            f"{source}: type {kind!r} has neither 'x' nor 'num_nodes', so its number "
-            f"of nodes is unknown; set signal[{kind!r}].num_nodes (0 if it has none)"
-        )
+        raise ValueError(f"{source}: {uncounted_type(kind, schema.edges)}")
+
+
+def uncounted_type(kind: str, edge_types: Iterable[EdgeType]) -> str:
+    """What is said of a node type of which nothing tells the number of nodes."""
+    remedy = f"signal[{kind!r}].num_nodes (0 if it has none)"
+    if not any(edge[1:] == (CHILD_OF, kind) for edge in edge_types):
+        # Never a parent, so its nodes are leaves.
+        remedy = f"signal[{kind!r}].x, or signal[{kind!r}].num_nodes = 0 if it has none"
+    return (
+        f"type {kind!r} has neither 'x' nor 'num_nodes', so its number of nodes is "
+        f"unknown; set {remedy}"
+    )
 
 
 def _remedy(known: Feature, feature: Feature, of_sample: bool) -> str:

@@ -14,7 +14,7 @@ from torch_geometric.data.storage import NodeStorage
 
 from hsa_pyg.data.completion import fill_in
 from hsa_pyg.data.hierarchy_cache import Fingerprint, HierarchyCache
-from hsa_pyg.data.schema import EdgeType, Schema
+from hsa_pyg.data.schema import EdgeType, Schema, uncounted_type
 from hsa_pyg.data.storage import SignalNodeStorage, SignalStorage
 from hsa_pyg.data.summary import summarise
 from hsa_pyg.data.validation import mangled_names, no_edges, problems
@@ -130,7 +130,9 @@ class NestedSignal(HeteroData):
         Found are: a type without number of nodes; attributes with a wrong number of
         rows; edges out of range; a child with two parents; a cycle; a leaf type with
         children; a child and a parent in different samples; a sample with several roots
-        or none. Attribute names to which PyG gives a meaning of its own are warned of.
+        or none; nodes of a type with neither features nor an edge type that could give
+        them children, which layers would pass over. Attribute names to which PyG gives
+        a meaning of its own are warned of.
 
         Args:
             raise_on_error: raise the first problem; otherwise warn of it.
@@ -266,10 +268,7 @@ class NestedSignal(HeteroData):
         sizes = []
         for kind, store in self.node_items():
             if not store.can_infer_num_nodes:
-                raise ValueError(
-                    f"type {kind!r} has neither 'x' nor 'num_nodes', so its number of "
-                    f"nodes is unknown; set signal[{kind!r}].num_nodes"
-                )
+                raise ValueError(uncounted_type(kind, self.edge_types))
             number = store.num_nodes
             sizes.append((kind, int(number) if isinstance(number, Tensor) else number))
         samples: dict[str, Tensor] = {}

@@ -45,6 +45,7 @@ def problems(signal: NestedSignal) -> Iterator[str]:
         yield str(error)
     else:
         yield from _root_problems(signal, hierarchy)
+        yield from _childless_types(signal)
 
 
 def mangled_names(signal: NestedSignal) -> Iterator[str]:
@@ -139,6 +140,7 @@ def _attribute_problems(signal: NestedSignal) -> Iterator[str]:
             yield (
                 f"'pos' of type {kind!r} must hold floats in the shape [{number}, 1] "
                 f"(a sequence) or [{number}, 2] (a grid), got {_shape(pos)}"
+                f"{_pos_remedy(kind, pos)}"
             )
         if isinstance(key, Tensor) and (key.dim() != 1 or key.dtype != torch.long):
             yield (
@@ -147,6 +149,14 @@ def _attribute_problems(signal: NestedSignal) -> Iterator[str]:
             )
         yield from _value_problems(kind, pos, key)
         yield from _feature_problems(kind, store.get("x"))
+
+
+def _pos_remedy(kind: str, pos: Tensor) -> str:
+    column = pos.dim() == 1
+    if pos.is_complex() or not (column or (pos.dim() == 2 and pos.size(1) in (1, 2))):
+        return ""
+    floats = "" if pos.is_floating_point() else ".float()"
+    return f"; use signal[{kind!r}].pos{floats}{'[:, None]' if column else ''}"
 
 
 def _value_problems(kind: str, pos: Any, key: Any) -> Iterator[str]:
@@ -261,6 +271,21 @@ def _root_problems(signal: NestedSignal, hierarchy: SignalHierarchy) -> Iterator
                 f"{where} has {int(count[number])} roots, among them "
                 f"{_node(hierarchy, first)} and {_node(hierarchy, second)}; join them "
                 f"under one root by 'child_of' edges{others}"
+            )
+
+
+def _childless_types(signal: NestedSignal) -> Iterator[str]:
+    """Types without features whose nodes no edge type could make parents."""
+    parents = {kind[2] for kind in signal.edge_types if kind[1] == CHILD_OF}
+    leaf_types = signal.schema.leaf_types
+    for kind, store in signal.node_items():
+        number = int(store.num_nodes)
+        if number and kind not in parents and kind not in leaf_types:
+            nodes = "the node" if number == 1 else f"the {number} nodes"
+            yield (
+                f"{nodes} of type {kind!r} {'has' if number == 1 else 'have'} neither "
+                f"x nor children: set signal[{kind!r}].x (to keep empty inner nodes, "
+                "give the signal the edge type of their children, without edges)"
             )
 
 

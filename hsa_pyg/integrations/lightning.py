@@ -15,6 +15,7 @@ from hsa_pyg.integrations.batching import LengthGroupedSampler
 from hsa_pyg.integrations.schedule import warmup_schedule
 from hsa_pyg.integrations.targets import (
     TargetScale,
+    check_classes,
     check_numbers,
     check_precision,
     check_rows,
@@ -23,6 +24,7 @@ from hsa_pyg.integrations.targets import (
     plain_numbers,
     read_labels,
     read_targets,
+    unknown_class,
 )
 
 try:
@@ -214,12 +216,16 @@ class SignalClassifier(SignalModule):
     def compute_loss(self, batch: HeteroData, stage: Stage) -> tuple[Tensor, Tensor]:
         """The cross entropy, and the logits ``[num_trees, num_classes]``."""
         logits, target = self(batch), self.targets(batch)
-        if logits.size(0) != target.numel():
+        if logits.dim() != 2 or logits.size(0) != target.numel():
             raise ValueError(
                 f"The model gave logits of shape {list(logits.shape)} for "
                 f"{target.numel()} labels: a readout must have one row per signal."
             )
-        return F.cross_entropy(logits, target), logits
+        check_classes(target)
+        try:
+            return F.cross_entropy(logits, target), logits
+        except IndexError as error:  # of the CPU; looked at only now, to not wait
+            raise IndexError(unknown_class(target, logits.size(1))) from error
 
     def targets(self, batch: HeteroData) -> Tensor:
         """The class of each signal, ``[num_trees]``."""

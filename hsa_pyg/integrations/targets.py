@@ -11,6 +11,7 @@ from torch_geometric.data import HeteroData
 
 __all__ = [
     "TargetScale",
+    "check_classes",
     "check_numbers",
     "check_precision",
     "check_rows",
@@ -19,6 +20,7 @@ __all__ = [
     "plain_numbers",
     "read_labels",
     "read_targets",
+    "unknown_class",
 ]
 
 #: Rounding in single precision, in deviations, above which targets are refused.
@@ -149,6 +151,39 @@ def read_labels(batch: HeteroData) -> Tensor:
             "signal.y = torch.tensor([...])."
         )
     return y
+
+
+def check_classes(target: Tensor) -> None:
+    """Refuse labels that are no class numbers.
+
+    Raises:
+        ValueError: It says what to do.
+    """
+    if target.dtype not in (torch.long, torch.uint8):
+        or_numbers = ", or take SignalRegressor if they are numbers to predict"
+        raise ValueError(
+            f"The labels are {str(target.dtype).removeprefix('torch.')}, not class "
+            "numbers: write signal.y = signal.y.long()"
+            f"{or_numbers if target.is_floating_point() else ''}."
+        )
+
+
+def unknown_class(target: Tensor, num_classes: int) -> str:
+    """What is said of labels of which one is no class of the model.
+
+    Args:
+        target: Labels ``[signals]``.
+        num_classes: Number of classes.
+    """
+    # Cross entropy leaves -100 out.
+    wrong = ((target < 0) & (target != -100)) | (target >= num_classes)
+    row = int(wrong.nonzero()[0])
+    return (
+        f"The label of signal {row} of the batch is {int(target[row])}, but the model "
+        f"gives logits of {num_classes} classes, 0 to {num_classes - 1}: count the "
+        "labels from 0, or make the model with out_channels, and SignalClassifier with "
+        "num_classes, of the data's number of classes."
+    )
 
 
 def read_targets(batch: HeteroData) -> Tensor:

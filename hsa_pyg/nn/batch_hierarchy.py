@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from hsa_pyg.hierarchy import SignalHierarchy
@@ -22,6 +23,13 @@ def batch_hierarchy(batch: HeteroData) -> SignalHierarchy:
         raise TypeError(
             f"the model takes a NestedSignal or a batch of them, got a "
             f"{type(batch).__name__}; hsa_pyg.loader.DataLoader makes batches"
+        )
+    if isinstance(batch, Tensor):
+        raise TypeError(
+            "the model takes a NestedSignal or a batch of them, got a tensor of shape "
+            f"{tuple(batch.shape)}; pass the signal with its tree, not its x: make one "
+            "by NestedSignal() or a converter of hsa_pyg.converters, or call a layer "
+            "HSAConv(...)(x, hierarchy)"
         )
     # Looked for on the class, to compile nothing.
     if not hasattr(type(batch), "hierarchy"):

@@ -11,7 +11,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 from torch_geometric.nn.module_dict import ModuleDict
 
-from hsa_pyg.hierarchy import SignalHierarchy
+from hsa_pyg.hierarchy import CHILD_OF, SignalHierarchy
 from hsa_pyg.nn.category_embedding import CategoryEmbedding
 from hsa_pyg.nn.leaf_features import check_dtype
 
@@ -133,7 +133,8 @@ class LeafEncoder(torch.nn.Module):
 
         Raises:
             TypeError: if ``schema`` or ``vocab_sizes`` is something else.
-            ValueError: if features are neither token ids with a vocabulary nor vectors.
+            ValueError: if no type has features, or they are neither token ids with a
+                vocabulary nor vectors.
         """
         if not hasattr(schema, "leaf_types") or not hasattr(schema, "nodes"):
             raise TypeError(
@@ -145,6 +146,8 @@ class LeafEncoder(torch.nn.Module):
                 f"vocab_sizes must be a dictionary {{leaf type: size}}, got "
                 f"{vocab_sizes!r}"
             )
+        if not schema.leaf_types:
+            raise ValueError(_no_leaf_type(schema))
         vocab_sizes = dict(vocab_sizes or {})
         unknown = [name for name in vocab_sizes if name not in schema.leaf_types]
         if unknown:
@@ -158,7 +161,15 @@ class LeafEncoder(torch.nn.Module):
             if name in vocab_sizes:
                 _check_sizes(name, feature, vocab_sizes[name])
                 continue
-            if len(feature.shape) != 1 or not feature.dtype.is_floating_point:
+            floats = getattr(feature.dtype, "is_floating_point", False)
+            if floats and len(feature.shape) != 1:
+                remedy = "x[:, None]" if not feature.shape else "x.flatten(1)"
+                raise ValueError(
+                    f"leaf type {name!r} holds {feature.dtype} rows of shape "
+                    f"{feature.shape}, but a linear map takes vectors: use {remedy}, "
+                    "or build a LeafEncoder with a module for it"
+                )
+            if not floats:
                 raise ValueError(
                     f"leaf type {name!r} holds {feature.dtype} rows of shape "
                     f"{feature.shape}: give its size in vocab_sizes if they are token "
@@ -236,6 +247,17 @@ class LeafEncoder(torch.nn.Module):
     def __repr__(self) -> str:
         encoders = ", ".join(f"{name}={mod}" for name, mod in self.encoders.items())
         return f"{self.__class__.__name__}({self.channels}, {encoders})"
+
+
+def _no_leaf_type(schema: LeafSchema) -> str:
+    edges = getattr(schema, "edges", {})
+    parents = {kind[2] for kind in edges if kind[1] == CHILD_OF}
+    childless = [name for name in schema.nodes if name not in parents]
+    remedy = f"set signal[{childless[0]!r}].x" if childless else "give the leaves x"
+    return (
+        f"none of the types {list(schema.nodes)} has features 'x', so there is no leaf "
+        f"to encode; {remedy}"
+    )
 
 
 def _table(size: int | Sequence[int], channels: int) -> torch.nn.Module:

@@ -249,6 +249,19 @@ def check_pattern(
         )
 
 
+def check_positive(name: str, value: Any) -> None:
+    """Check that an argument is a whole number of at least 1.
+
+    Raises:
+        TypeError: if it is no integer.
+        ValueError: if it is less than 1.
+    """
+    if not hasattr(value, "__index__"):
+        raise TypeError(f"{name!r} must be an integer, got {value!r}; use int({name})")
+    if value < 1:
+        raise ValueError(f"{name!r} must be at least 1, got {value}")
+
+
 def queries_are_tied(
     tie_queries: bool, causal: bool, top_k: int | None, pattern: Pattern | None
 ) -> bool:

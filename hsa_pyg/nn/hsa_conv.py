@@ -15,6 +15,7 @@ from torch_geometric.nn.inits import reset
 from hsa_pyg.hierarchy import EdgeType, SignalHierarchy
 from hsa_pyg.nn.functional import (
     check_pattern,
+    check_positive,
     hierarchical_attention,
     make_focus,
     queries_are_tied,
@@ -156,10 +157,8 @@ class HSAConv(MessagePassing):
                 "the same leaves, so there is no pair of sizes"
             )
         check_name(backend)
-        if out_channels < 1:
-            raise ValueError(f"'out_channels' must be at least 1, got {out_channels}")
-        if heads < 1:
-            raise ValueError(f"'heads' must be at least 1, got {heads}")
+        check_positive("out_channels", out_channels)
+        check_positive("heads", heads)
         if concat and out_channels % heads != 0:
             raise ValueError(
                 f"'out_channels' (got {out_channels}) must be divisible by the number "

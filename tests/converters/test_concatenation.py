@@ -369,3 +369,8 @@ def test_a_part_without_members_is_a_node_of_its_own():
     order = concat([full, empty], "sequence", parent="order")
     assert order["basket"].num_nodes == 2
     assert order.hierarchy.num_leaves == 2
+
+
+def test_what_is_no_signal_is_told_how_to_become_one():
+    with pytest.raises(TypeError, match=r"'a' is a Tensor, no .*: make .*converters"):
+        concat({"a": torch.ones(3)})

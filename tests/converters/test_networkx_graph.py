@@ -53,6 +53,7 @@ def test_only_attributes_of_all_nodes_are_kept_and_one_warning_names_the_others(
     assert warning.filename == __file__
     message = str(warning.message)
     assert "vertex attribute 'colour' (is not numeric" in message
+    assert "map it to integers to keep it" in message
     assert "vertex attribute 'age' (2 of 3 vertices lack it)" in message
     assert "edge attribute 'length' (2 of 4 edges lack it)" in message
     assert "graph attribute 'notes'" in message

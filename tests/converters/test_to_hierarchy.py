@@ -8,7 +8,12 @@ import torch
 from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.datasets import Planetoid
 from torch_geometric.loader import DataLoader
-from torch_geometric.transforms import Compose, NormalizeFeatures
+from torch_geometric.transforms import (
+    AddSelfLoops,
+    Compose,
+    NormalizeFeatures,
+    ToUndirected,
+)
 
 from hsa_pyg import NestedSignal
 from hsa_pyg.converters import ToHierarchy, from_graph
@@ -210,3 +215,20 @@ def test_cora_stored(cora_root, tmp_path):
     for edge in fresh[0].edge_types:
         assert torch.equal(stored[0][edge].edge_index, fresh[0][edge].edge_index)
     assert torch.equal(stored[0]["vertex"].train_mask, fresh[0]["vertex"].train_mask)
+
+
+@pytest.mark.parametrize("transform", [AddSelfLoops(), ToUndirected()])
+def test_a_transform_of_graphs_after_the_tree_is_named(transform):
+    graph = random_graphs()[3]
+    del graph.edge_attr
+    signal = Compose([ToHierarchy(max_family=4), transform])(graph)
+    message = r"more than one parent, .*such as AddSelfLoops or ToUndirected .*before\)"
+    with pytest.raises(ValueError, match=message):
+        _ = signal.hierarchy
+    assert Compose([transform, ToHierarchy(max_family=4)])(graph).validate()
+
+
+def test_a_signal_is_not_converted_again():
+    signal = ToHierarchy()(random_graphs()[1])
+    with pytest.raises(TypeError, match=r"a nested signal already: .*ToHierarchy, on"):
+        ToHierarchy()(signal)

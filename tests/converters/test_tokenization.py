@@ -10,6 +10,8 @@ from hsa_pyg.converters import (
     Characters,
     EncodedText,
     HashedWords,
+    from_document,
+    from_nested,
     train_word_tokenizer,
 )
 from hsa_pyg.converters.tokenization import as_text_encoder
@@ -161,3 +163,31 @@ def test_characters_have_ids_of_their_own_and_spans_of_one():
     assert spans == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
     with pytest.raises(ValueError, match="greater than 256"):
         Characters(256)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "message"),
+    [
+        (
+            lambda texts: [text.split() for text in texts],
+            r"gave \['a', 'b'\] for .*'a b'",
+        ),
+        (lambda texts: [[1, 2, 3] for _ in texts], r"gave \[1, 2, 3\] for the text"),
+        (lambda texts: [[1, 2] for _ in texts], r"gave \[1, 2\] for the text"),
+        (
+            lambda texts: [([1, 2], [3, 4]) for _ in texts],
+            r"gave \(\[1, 2\], \[3, 4\]\)",
+        ),
+        (lambda texts: [1 for _ in texts], "gave 1 for the text"),
+        (lambda texts: 7, r"failed on a list of texts \('int' object is not iterable"),
+        (str.split, r"failed on a list of texts \(.*descriptor 'split'"),
+        (lambda text: text.split(), r"failed on a list of texts \('list' object"),
+    ],
+)
+@pytest.mark.parametrize(
+    "convert", [from_document, lambda t, **k: from_nested([t], **k)]
+)
+def test_what_is_no_tokenizer_is_told_what_one_gives(convert, tokenizer, message):
+    message += r".*: a tokenizer maps a list of texts to EncodedText\(ids, spans\) for"
+    with pytest.raises(TypeError, match=message):
+        convert("a b", tokenizer=tokenizer)

@@ -95,6 +95,30 @@ def _pos_not_finite(signal):
     signal["word"].pos = torch.tensor([[0.0], [float("nan")], [2.0]])
 
 
+def _pos_flat(signal):
+    signal["word"].pos = torch.arange(3.0)
+
+
+def _pos_flat_integers(signal):
+    signal["word"].pos = torch.arange(3)
+
+
+def _features_forgotten(signal):
+    signal["picture"].num_nodes = 2
+    edge = torch.tensor([[0, 1], [0, 1]])
+    signal["picture", "child_of", "page"].edge_index = edge
+
+
+def _one_feature_forgotten(signal):
+    signal["picture"].num_nodes = 1
+    edge = torch.tensor([[0], [1]])
+    signal["picture", "child_of", "page"].edge_index = edge
+
+
+def _leaves_of_unknown_size(signal):
+    del signal["word"].x
+
+
 def _negative_key(signal):
     signal["word"].key = torch.tensor([0, 1, -1])
 
@@ -162,6 +186,20 @@ def _two_devices(signal):
         (_pos_rows, "'pos' of type 'word' has 2 rows for 3 nodes"),
         (_pos_width, r"'pos' of type 'word' must hold floats.*float32 \[3, 3\]"),
         (_pos_integers, r"'pos' of type 'word' must hold floats.*int64 \[3, 1\]"),
+        (_pos_width, r"got float32 \[3, 3\]$"),
+        (_pos_integers, r"int64 \[3, 1\]; use signal\['word'\]\.pos\.float\(\)$"),
+        (_pos_flat, r"float32 \[3\]; use signal\['word'\]\.pos\[:, None\]$"),
+        (_pos_flat_integers, r"; use signal\['word'\]\.pos\.float\(\)\[:, None\]$"),
+        (
+            _features_forgotten,
+            "the 2 nodes of type 'picture' have neither x nor children: set "
+            r"signal\['picture'\]\.x .*edge type of their children, without edges",
+        ),
+        (_one_feature_forgotten, "the node of type 'picture' has neither x nor child"),
+        (
+            _leaves_of_unknown_size,
+            r"set signal\['word'\]\.x, or signal\['word'\]\.num_nodes = 0 if it",
+        ),
         (
             _pos_not_finite,
             r"'pos' of node 1 of type 'word' must be finite, got \[nan\]",
@@ -186,6 +224,33 @@ def test_a_wrong_signal_is_an_error_that_names_type_and_index(site, spoil, messa
         site.validate()
     with pytest.warns(UserWarning, match=message):
         assert site.validate(raise_on_error=False) is False
+
+
+def test_empty_inner_nodes_are_right_where_an_edge_type_could_fill_them(site):
+    _features_forgotten(site)
+    site["pixel"].x = torch.rand(0, 3)
+    site["pixel", "child_of", "picture"].edge_index = torch.empty(2, 0).long()
+    assert site.validate()
+    # Edges of another relation are no children.
+    other = torch.empty(2, 0).long()
+    del site["pixel", "child_of", "picture"]
+    site["pixel", "next_to", "picture"].edge_index = other
+    with pytest.raises(ValueError, match="type 'picture' have neither x nor children"):
+        site.validate()
+
+
+def test_forgotten_features_are_found_in_a_batch(site):
+    assert Batch.from_data_list([site, site], exclude_keys=["x"]).validate()
+    _features_forgotten(site)
+    batch = Batch.from_data_list([site, site])
+    with pytest.raises(ValueError, match="the 4 nodes of type 'picture' have neither"):
+        batch.validate()
+
+
+def test_the_hierarchy_of_leaves_of_unknown_size_asks_for_features(site):
+    _leaves_of_unknown_size(site)
+    with pytest.raises(ValueError, match=r"unknown; set signal\['word'\]\.x, or"):
+        _ = site.hierarchy
 
 
 def test_a_batch_names_the_sample_with_several_roots(site):

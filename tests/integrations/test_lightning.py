@@ -70,6 +70,32 @@ def test_a_readout_with_a_row_too_few_is_named(make_model, make_data):
         trainer(max_epochs=1).fit(classifier, make_data())
 
 
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (
+            torch.tensor([0.0, 1.0]),
+            r"float32, .*\.long\(\), or take SignalRegressor",
+        ),
+        (torch.tensor([0, 1]).int(), r"labels are int32, .*signal\.y\.long\(\)\.$"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(make_model, make_data, labels, message):
+    batch = next(iter(make_data(batch_size=2).val_dataloader()))
+    batch.y = labels
+    with pytest.raises(ValueError, match=message):
+        SignalClassifier(make_model(), 2).compute_loss(batch, "val")
+
+
+@pytest.mark.parametrize("wrong", [2, -1])
+def test_a_label_beyond_the_classes_is_named(make_model, make_data, wrong):
+    batch = next(iter(make_data(batch_size=2).val_dataloader()))
+    batch.y = torch.tensor([0, wrong])
+    message = f"label of signal 1 of the batch is {wrong}, .* 2 classes, 0 to 1: count"
+    with pytest.raises(IndexError, match=message):
+        SignalClassifier(make_model(), 2).compute_loss(batch, "val")
+
+
 @pytest.mark.parametrize(("schedule", "late"), [("cosine", 0.25), ("linear", 1 / 3)])
 def test_the_learning_rate_rises_over_the_warmup_and_falls_to_zero(
     make_model, make_data, schedule, late

@@ -37,3 +37,8 @@ def test_what_is_no_batch_of_whole_trees_is_refused():
     sampled["word"].num_sampled_nodes = [1, 1]
     with pytest.raises(ValueError, match="neighbour sampler, which cuts families"):
         batch_hierarchy(sampled)
+
+
+def test_features_without_their_tree_are_refused():
+    with pytest.raises(TypeError, match=r"got a tensor of shape \(3, 2\); .*its tree"):
+        batch_hierarchy(torch.ones(3, 2))

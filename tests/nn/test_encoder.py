@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from hsa_pyg import SignalHierarchy
-from hsa_pyg.data import Feature, Schema
+from hsa_pyg.data import Feature, NestedSignal, Schema
 from hsa_pyg.nn import LeafEncoder, TokenEmbedding
 
 
@@ -132,3 +132,26 @@ def test_sizes_that_do_not_fit_the_rows_are_named():
     single = Schema(nodes={"word": {"x": Feature((), torch.long)}})
     with pytest.raises(ValueError, match="is for 1 ids a row, but leaf type 'word'"):
         LeafEncoder.from_schema(single, 4, vocab_sizes={"word": [9]})
+
+
+@pytest.mark.parametrize(
+    ("shape", "remedy"), [((6, 2, 8), r"x\.flatten\(1\)"), ((6,), r"x\[:, None\]")]
+)
+def test_floats_that_are_no_vectors_are_not_taken_for_ids(shape, remedy):
+    signal = NestedSignal()
+    signal["word"].x = torch.ones(shape)
+    message = rf"leaf type 'word' holds torch\.float32 rows .*: use {remedy}"
+    with pytest.raises(ValueError, match=message) as caught:
+        LeafEncoder.from_schema(signal.schema, 8)
+    assert "token ids" not in str(caught.value)
+
+
+def test_a_schema_without_features_names_its_types():
+    signal = NestedSignal()
+    signal["page"].num_nodes, signal["word"].num_nodes = 1, 2
+    edge = torch.tensor([[0, 1], [0, 0]])
+    signal["word", "child_of", "page"].edge_index = edge
+    signal["page", "mentions", "word"].edge_index = edge.flip(0)
+    message = r"types \['page', 'word'\] has features 'x'.*; set signal\['word'\]\.x"
+    with pytest.raises(ValueError, match=message):
+        LeafEncoder.from_schema(signal.schema, 8)

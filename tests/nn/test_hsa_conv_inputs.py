@@ -108,6 +108,7 @@ def test_lazy_sizes_are_those_of_the_first_input(deep, edges):
             r"\(got 4\)",
         ),
         ({"out_channels": 8, "heads": 0}, "'heads' must be at least 1, got 0"),
+        ({"out_channels": 0, "heads": 1}, "'out_channels' must be at least 1, got 0"),
         ({"out_channels": 8, "dropout": 1.5}, r"'dropout' must lie in \[0, 1\]"),
         ({"out_channels": 0}, "'out_channels' must be at least 1, got 0"),
         (
@@ -240,3 +241,12 @@ def test_habits_of_other_layers_are_named(deep):
         HSAConv(16, 64, backend="gpu")
     with pytest.raises(TypeError, match="Batch only lists the hierarchies of plain"):
         HSAConv(5, 8)(torch.randn(14, 5), [deep, deep])
+
+
+@pytest.mark.parametrize("name", ["heads", "out_channels"])
+def test_numbers_that_are_not_whole_are_named(name):
+    options = {"out_channels": 8, "heads": 2, name: 2.0}
+    with pytest.raises(
+        TypeError, match=f"'{name}' must be an integer, got 2.0; use in"
+    ):
+        HSAConv(8, **options)

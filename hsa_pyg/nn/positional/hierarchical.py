@@ -123,10 +123,11 @@ class HierarchicalPosition(torch.nn.Module):
 
         Raises:
             ValueError: if an internal type has no domain, a child type lacks the
-                attribute that its parent's domain reads or has not one row of it per
-                node, a module gives rows of another shape, or the hierarchy is that of
-                another signal.
-            IndexError: if an edge between siblings names a node that is not there.
+                attribute that its parent's domain reads, has not one row of it per
+                node or coordinates of another shape, a module gives rows of another
+                shape, or the hierarchy is that of another signal.
+            IndexError: if an edge between siblings names a node that is not there, or
+                a key is not among those of its parent's domain.
         """
         position, domain, index = self.distinct(signal, hierarchy)
         return position.index_select(0, index), domain[index]
@@ -159,11 +160,17 @@ class HierarchicalPosition(torch.nn.Module):
             else:
                 key = "key" if isinstance(module, KeyValuePosition) else "pos"
                 given = torch.cat(
-                    [_read(signal, n, key, parent_type)[c] for n, c in children]
+                    [_read(signal, n, key, parent_type, module)[c] for n, c in children]
                 )
                 if isinstance(module, CoordinatePosition):
                     given, row = _distinct_rows(given, module.num_coordinates)
-                eps = module(given)
+                try:
+                    eps = module(given)
+                except IndexError as error:
+                    if not isinstance(module, KeyValuePosition):
+                        raise
+                    text = _unknown_key(given, module.num_keys, children, parent_type)
+                    raise IndexError(text) from error
             if eps.shape != (given.size(0), self.channels):
                 raise ValueError(
                     f"the module for the domain of {parent_type!r} gave positions of "
@@ -242,7 +249,9 @@ def _distinct_rows(pos: Tensor, columns: int) -> tuple[Tensor, Tensor | None]:
     return rows, which
 
 
-def _read(signal: HeteroData, name: str, key: str, parent_type: str) -> Tensor:
+def _read(
+    signal: HeteroData, name: str, key: str, parent_type: str, module: torch.nn.Module
+) -> Tensor:
     value = signal[name].get(key)
     if not isinstance(value, Tensor):
         raise ValueError(
@@ -255,8 +264,32 @@ def _read(signal: HeteroData, name: str, key: str, parent_type: str) -> Tensor:
             f"{key!r} of type {name!r} must have one row for each of its "
             f"{signal[name].num_nodes} nodes, got shape {tuple(value.shape)}"
         )
+    if isinstance(module, CoordinatePosition):
+        columns = module.num_coordinates
+        if value.dim() != 2 or value.size(1) != columns:
+            flat = value.dim() == 1 and columns == 1
+            remedy = f"; use signal[{name!r}].pos[:, None]" if flat else ""
+            raise ValueError(
+                f"'pos' of type {name!r} must have shape [num_nodes, {columns}] for "
+                f"{type(module).__name__}, the domain of its parent type "
+                f"{parent_type!r}, got {tuple(value.shape)}{remedy}"
+            )
     # Keys are ids, coordinates are columns.
     return value if key == "key" or value.dim() != 1 else value[:, None]
+
+
+def _unknown_key(
+    key: Tensor, num_keys: int, children: list[tuple[str, Tensor]], parent_type: str
+) -> str:
+    """Names the first of the children with a key that its domain lacks."""
+    row = int(((key < 0) | (key >= num_keys)).nonzero()[0])
+    named = [(name, node) for name, nodes in children for node in nodes.tolist()]
+    name, node = named[row]
+    return (
+        f"'key' of node {node} of type {name!r} is {int(key[row])}, but the domain "
+        f"of its parent type {parent_type!r} has the keys 0 to {num_keys - 1}; correct "
+        "it, or raise num_keys"
+    )
 
 
 def _sibling_edges(

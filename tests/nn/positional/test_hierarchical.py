@@ -229,3 +229,45 @@ def test_the_hierarchy_of_another_signal_is_refused(site):
     untyped = SignalHierarchy.from_parents(site.hierarchy.parent)
     with pytest.raises(ValueError, match="that of another signal"):
         position(site, untyped)
+
+
+@pytest.mark.parametrize(
+    ("pos", "domain", "message"),
+    [
+        (
+            torch.arange(5.0),
+            "sequence",
+            r"\[num_nodes, 1\] for SequencePosition, .* type 'body', got \(5,\); use "
+            r"signal\['word'\]\.pos\[:, None\]$",
+        ),
+        (
+            torch.arange(5.0)[:, None],
+            "grid",
+            r"'pos' of type 'word' must have shape \[num_nodes, 2\] for GridPosition, "
+            r"the domain of its parent type 'body', got \(5, 1\)$",
+        ),
+        (torch.rand(5, 2), "sequence", r"SequencePosition.*'body', got \(5, 2\)$"),
+    ],
+)
+def test_coordinates_of_another_shape_name_type_and_domain(site, pos, domain, message):
+    site["word"].pos = pos
+    with pytest.raises(ValueError, match=message):
+        HierarchicalPosition({**domains(), "body": domain}, 8)(site, site.hierarchy)
+
+
+def test_whole_coordinates_are_taken_as_floats(site):
+    position = HierarchicalPosition(domains(), 8)
+    expected, _ = position(site, site.hierarchy)
+    site["word"].pos = site["word"].pos.long()
+    torch.testing.assert_close(position(site, site.hierarchy)[0], expected)
+
+
+@pytest.mark.parametrize(("kind", "node", "wrong"), [("title", 1, 2), ("body", 0, -1)])
+def test_a_key_that_the_domain_lacks_names_its_node(site, kind, node, wrong):
+    site[kind].key[node] = wrong
+    message = (
+        f"'key' of node {node} of type '{kind}' is {wrong}, but the domain of its "
+        "parent type 'page' has the keys 0 to 1; correct it, or raise num_keys"
+    )
+    with pytest.raises(IndexError, match=message):
+        HierarchicalPosition(domains(), 8)(site, site.hierarchy)
