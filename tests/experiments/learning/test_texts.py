@@ -19,10 +19,7 @@ def load(folder, **settings):
 
 
 def kept(folder, name):
-    path = (
-        folder / "cache" / name.split("-train")[0].split("-fold")[0].replace("-", "_")
-    )
-    path = path / "vocabularies" / f"{name}.json"
+    (path,) = (folder / "cache").glob(f"*/vocabularies/{name}.json")
     return json.loads(path.read_text())["model"]["vocab"].keys()
 
 

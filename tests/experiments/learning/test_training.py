@@ -256,16 +256,14 @@ def test_every_phrase_may_be_learned_besides():
 
 def test_a_score_that_is_no_number_ends_the_run(tmp_path, monkeypatch):
     training = train(tmp_path)
-    monkeypatch.setattr(
-        training.module,
-        "validation_step",
-        lambda batch, batch_idx: training.module.log(
-            "val/loss", torch.tensor(torch.nan)
-        ),
-    )
-    with pytest.raises(
-        FloatingPointError, match=r"val/loss is nan after epoch 1: lower"
-    ):
+    plain = training.module.compute_loss
+
+    def compute_loss(batch, stage):
+        loss, logits = plain(batch, stage)
+        return (loss if stage == "train" else loss * torch.nan), logits
+
+    monkeypatch.setattr(training.module, "compute_loss", compute_loss)
+    with pytest.raises(FloatingPointError, match="val/loss is nan after epoch 1: low"):
         training.fit()
     assert not (tmp_path / "checkpoint.pt").exists()
 
