@@ -268,6 +268,7 @@ def test_a_score_that_is_no_number_ends_the_run(tmp_path, monkeypatch):
     assert not (tmp_path / "checkpoint.pt").exists()
 
 
+@pytest.mark.filterwarnings("ignore:You passed")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this precision is known there")
 def test_a_precision_that_the_processor_lacks_is_refused(tmp_path):
     with pytest.raises(SettingsError, match=r"precision=16 needs a GPU.* bf16-mixed"):
