@@ -12,11 +12,12 @@ from hsa_pyg.datasets.raw_files import (
     check_same_archive,
     check_same_files,
     copy_whole,
+    digest_of,
     fetch,
     part_of,
     reading_tar,
-    stamp_archive,
 )
+from hsa_pyg.datasets.stored_whole import write_whole
 from hsa_pyg.datasets.text_dataset import LabelledText, TextDataset
 
 URL = "http://riejohnson.com/software/elec2.tar.gz"
@@ -190,7 +191,7 @@ class Elec(TextDataset):
             part = part_of(Path(self.raw_dir) / name)
             part.write_bytes(lines)
             os.replace(part, Path(self.raw_dir) / name)
-        stamp_archive(archive, Path(self.raw_dir) / self._stamp)
+        write_whole(Path(self.raw_dir) / self._stamp, digest_of(archive))
 
 
 def _lines(text: str) -> list[str]:

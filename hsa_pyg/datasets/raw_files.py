@@ -75,11 +75,11 @@ def check_same_archive(given: Path, stamp: Path) -> None:
 
     Args:
         given: The archive that the user names.
-        stamp: What :func:`stamp_archive` has written; without it nothing is checked.
+        stamp: Holds that archive's :func:`digest_of`; without it nothing is checked.
     """
     if not stamp.is_file() or not given.is_file():
         return
-    if stamp.read_text(encoding="utf-8") != _digest(given):
+    if stamp.read_text(encoding="utf-8") != digest_of(given):
         raise ValueError(
             f"The files in {stamp.parent.as_posix()!r} are of another archive than "
             f"raw_archive={given.as_posix()!r}: use another root, or delete them and "
@@ -110,14 +110,8 @@ def check_same_sizes(
         )
 
 
-def stamp_archive(archive: Path, stamp: Path) -> None:
-    """Note in a file which archive files were taken out of."""
-    part = part_of(stamp)
-    part.write_text(_digest(archive), encoding="utf-8")
-    os.replace(part, stamp)
-
-
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits."""
     found = sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):

@@ -18,6 +18,7 @@ from hsa_pyg.nn.batch_hierarchy import batch_hierarchy
 from hsa_pyg.nn.dropout import Dropout
 from hsa_pyg.nn.encoder import LeafEncoder, LeafSchema
 from hsa_pyg.nn.flat_attention import FlatConv
+from hsa_pyg.nn.functional import check_positive
 from hsa_pyg.nn.hsa_conv import HSAConv
 from hsa_pyg.nn.positional import HierarchicalPosition
 from hsa_pyg.nn.readout import LeafReadout
@@ -209,10 +210,8 @@ class HSATransformer(torch.nn.Module):
             raise ValueError(f"'num_layers' must not be negative, got {num_layers}")
         if block not in ("pre_norm", "paper"):
             raise ValueError(f"'block' must be 'pre_norm' or 'paper', got {block!r}")
-        if hidden_channels is not None and hidden_channels < 1:
-            raise ValueError(
-                f"'hidden_channels' must be at least 1, got {hidden_channels}"
-            )
+        if hidden_channels is not None:
+            check_positive("hidden_channels", hidden_channels)
         if not isinstance(encoder, LeafEncoder):
             if channels is None:
                 raise ValueError("'channels' is needed with a module per leaf type")

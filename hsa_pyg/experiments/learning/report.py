@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -138,17 +137,13 @@ def _told_apart(
 ) -> dict[str, str]:
     """Titles of which no two are alike: they tell what is left out, too, if need be."""
     found = dict(titles)
-    for title, number in Counter(titles.values()).items():
-        names = [name for name in titles if titles[name] == title]
-        if number == 1:
-            continue
-        for key in configurations[names[0]]:
-            values = {name: configurations[name][key] for name in names}
-            if len({str(value) for value in values.values()}) > 1 and key != "fold":
-                for name, value in values.items():
-                    # What is told already is not None.
-                    told = f", {key} {'not given' if value is None else value}"
-                    found[name] += told if told not in found[name] else ""
+    for name, title in titles.items():
+        alike = [configurations[one] for one in titles if titles[one] == title]
+        for key, value in configurations[name].items():
+            if key != "fold" and any(one[key] != value for one in alike):
+                # What is told already is not None.
+                told = f", {key} {'not given' if value is None else value}"
+                found[name] += told if told not in found[name] else ""
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hsa_pyg.nn.functional import check_positive
 from hsa_pyg.nn.leaf_features import check_dtype
 
 
@@ -35,8 +36,7 @@ class DomainLinear(torch.nn.Module):
     ) -> None:
         super().__init__()
         for name, size in (("position_dim", in_channels), ("num_domains", num_domains)):
-            if size < 1:
-                raise ValueError(f"'{name}' must be at least 1, got {size}")
+            check_positive(name, size)
         self.in_channels = in_channels
         self.heads = heads
         self.head_channels = head_channels

@@ -15,7 +15,8 @@ def test_what_is_usual_is_filled_in_and_what_plays_no_part_is_cleared():
     assert complete_settings(VertexSettings(model="multihead")).tree is None
     page = complete_settings(VertexSettings("sqlite-site", "words", links="none"))
     assert page.local is page.link_layers is page.heads is page.images is None
-    assert page.epochs == complete_settings(VertexSettings("sqlite-site")).epochs
+    # The mean of the words has the budget of the others.
+    assert page.epochs == complete_settings(VertexSettings("sqlite-site")).epochs == 60
     assert complete_settings(VertexSettings("sqlite-site", "words", links="gat")).heads
     assert complete_settings(page) == page
 
