@@ -27,12 +27,11 @@ from hsa_pyg.converters import (
     from_website,
 )
 from hsa_pyg.converters.blocks import Block, ParsedDocument, Picture
-from hsa_pyg.converters.formats import FORMATS, SUFFIXES, decode
+from hsa_pyg.converters.formats import FORMATS, PICTURES, SUFFIXES, decode
 from hsa_pyg.converters.reading import Reader
 from hsa_pyg.converters.sentences import split_lines
 from hsa_pyg.data import NestedSignal
 
-PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".svg")
 NETWORKS = ("graphml", "gml", "gexf", "edgelist")
 KIND_OF_SUFFIX = {
     **SUFFIXES,

@@ -24,13 +24,11 @@ SUFFIXES = {
 FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 """Formats that documents are read from."""
 
-_NAMED = frozenset(
-    (
-        *filter(None, SUFFIXES),
-        *(".pdf", ".doc", ".docx"),
-        *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".svg"),
-    )
-)
+PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".svg")
+"""Suffixes (lower case) of the pictures that are read."""
+
+_UNREAD = (".pdf", ".doc", ".docx", ".tif", ".tiff")
+_NAMED = frozenset((*filter(None, SUFFIXES), *PICTURES, *_UNREAD))
 """Suffixes by which a string is told to be meant for a file."""
 
 _BYTE_ORDER_MARKS = {

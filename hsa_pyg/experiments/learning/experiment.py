@@ -61,6 +61,11 @@ class Learning(Experiment):
         tell: Callable[[Progress], None],
     ) -> Outcome:
         """Train, choose the best epoch by the validation, and test that once."""
+        if settings.model != BAG_OF_WORDS:
+            # Lightning is not needed to read settings or to report.
+            from hsa_pyg.experiments.learning.training import check_precision
+
+            check_precision(settings)
         task = load_task(settings, data_folder(), cache_folder())
         if settings.model == BAG_OF_WORDS:
             return _fit_bag_of_words(settings, seed, task, tell)
@@ -100,7 +105,6 @@ def _train(
     checkpoint: Path,
     tell: Callable[[Progress], None],
 ) -> Outcome:
-    # Lightning is not needed to read settings or to report.
     from hsa_pyg.experiments.learning.training import TaskTraining
     from hsa_pyg.integrations.memory import resident_memory
 

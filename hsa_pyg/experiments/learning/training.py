@@ -303,12 +303,11 @@ class TaskTraining:
                     self.score, patience=settings.patience, mode=self.mode
                 )
             )
-        precision = PRECISIONS[settings.precision or "32"]
-        trainer = pl.Trainer(
+        return pl.Trainer(
             max_epochs=settings.epochs,
             accelerator="auto",
             devices=1,
-            precision=precision,
+            precision=PRECISIONS[settings.precision or "32"],
             accumulate_grad_batches=settings.accumulate or 1,
             gradient_clip_val=settings.clip or None,
             callbacks=[*callbacks, self._kept],
@@ -317,19 +316,35 @@ class TaskTraining:
             enable_progress_bar=False,
             num_sanity_val_steps=0,
         )
-        # Lightning takes another one where the processor lacks it.
-        if trainer.precision != precision:
-            raise SettingsError(
-                f"precision={settings.precision} needs a GPU: here it would be "
-                f"{trainer.precision}. Use bf16 or 32."
-            )
-        return trainer
 
     def _say(self, rows: Sequence[Mapping[str, float]]) -> None:
         row = rows[-1]
         text = f"loss {row['train/loss']:.3f}, {self.score} {row[self.score]:.3f}"
         rate = self.leaves / row["seconds"]
         self._tell(Progress(len(rows), self.settings.epochs or 0, text, rate))
+
+
+def check_precision(settings: LearningSettings) -> None:
+    """Refuse a precision that this machine lacks, before any data are prepared.
+
+    Raises:
+        SettingsError: if Lightning would take another one here.
+    """
+    _quieten()
+    precision = PRECISIONS[settings.precision or "32"]
+    here = pl.Trainer(
+        accelerator="auto",
+        devices=1,
+        precision=precision,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+    ).precision
+    if here != precision:
+        raise SettingsError(
+            f"precision={settings.precision} needs a GPU: here it would be {here}. "
+            "Use bf16 or 32."
+        )
 
 
 def _rows(checkpoint: Path) -> list[dict[str, float]]:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,12 +10,14 @@ from hsa_pyg.data import Feature, Schema
 from hsa_pyg.experiments.experiment import TERMINATED
 from hsa_pyg.experiments.learning import training as module
 from hsa_pyg.experiments.learning.building import build_model
+from hsa_pyg.experiments.learning.experiment import Learning
 from hsa_pyg.experiments.learning.settings import LearningSettings, complete_settings
 from hsa_pyg.experiments.learning.task import Task
 from hsa_pyg.experiments.learning.training import (
     TaskClassifier,
     TaskTraining,
     best_epoch,
+    check_precision,
     node_labels,
 )
 from hsa_pyg.integrations.history import History
@@ -270,6 +273,11 @@ def test_a_score_that_is_no_number_ends_the_run(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:You passed")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this precision is known there")
-def test_a_precision_that_the_processor_lacks_is_refused(tmp_path):
+def test_a_precision_that_the_processor_lacks_is_refused_before_data_are_read(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HSA_PYG_DATA", str(tmp_path / "absent"))
+    settings = LearningSettings(task="movie-reviews", precision="16")
     with pytest.raises(SettingsError, match=r"precision=16 needs a GPU.* bf16-mixed"):
-        train(tmp_path, precision="16")
+        Learning().run(settings, 0, tmp_path / "checkpoint.pt", print)
+    check_precision(replace(settings, precision="bf16"))
