@@ -1,5 +1,6 @@
 """The training curves of several runs in one picture."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -58,12 +59,24 @@ def write_panels(figure: Any, path: Path, columns: int) -> None:
     Args:
         figure: The picture; what its first panel shows is labelled.
         path: Where to write it; its ending tells the format.
-        columns: Of the legend.
+        columns: Of the legend, at most: it has as many as there is room for, and the
+            picture grows by its rows.
     """
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside upper center", ncols=columns, frameon=False
-    )
+    look = {"frameon": False, "fontsize": 9 if len(labels) <= 8 else 8}
+    columns = min(columns, len(labels)) or 1
+    while columns > 1:
+        legend = figure.legend(handles, labels, ncols=columns, **look)
+        figure.draw_without_rendering()
+        width = legend.get_window_extent().width
+        legend.remove()
+        if width <= figure.bbox.width:
+            break
+        columns -= 1
+    rows = math.ceil(len(labels) / columns)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.18 * max(rows - 2, 0))
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, **look)
     write_figure(figure, path)
 
 

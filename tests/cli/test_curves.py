@@ -27,6 +27,23 @@ def test_curves_show_loss_by_epoch_and_accuracy_by_seconds(tmp_path, monkeypatch
     assert len(accuracy.lines) == 2
 
 
+@pytest.mark.parametrize("number", [1, 3, 16])
+def test_a_legend_lies_within_its_picture(tmp_path, monkeypatch, number):
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *args, **kw: drawn.append(self))
+    titles = [f"a model, with settings that take some room, {i}" for i in range(number)]
+    plot_curves(dict.fromkeys(titles, ROWS), tmp_path / "curves.png")
+    figure = drawn[0]
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0
+    assert box.y0 >= 0
+    assert box.x1 <= figure.bbox.x1
+    assert box.y1 <= figure.bbox.y1
+    # It has not driven the panels out.
+    assert all(axes.get_window_extent().height > 150 for axes in figure.axes)
+
+
 def test_twenty_curves_can_be_told_apart():
     looks = [tuple(curve_look(number).items()) for number in range(20)]
     assert len(set(looks)) == 20

@@ -26,6 +26,8 @@ _CLASSES = ("learning", "vertices")
 _SOFTMAX = ("flat", "multihead")
 _TITLES = {"accuracy": "accuracy", "roc_auc": "ROC AUC", "rmse": "RMSE"}
 _OTHER_TREES = ("random", "windows", "flat")
+#: Settings that a title is shorter without.
+_MINOR = ("epochs", "lr", "tune_vectors", "link_layers")
 PICTURE = "learning_contrasts.png"
 
 
@@ -132,15 +134,16 @@ def _of_experiment(name: str, records: Sequence[Record]) -> list[Contrast]:
         if _model(group) in _SOFTMAX
         for ours in _partners(group, groups)
     ]
-    configurations = {one: group[0].configuration for one, group in groups.items()}
-    told = [configurations[theirs] for _, theirs in pairs]
+    titles = _titles(
+        name,
+        [
+            (groups[ours][0].configuration, groups[theirs][0].configuration)
+            for ours, theirs in pairs
+        ],
+    )
     contrasts = [
-        _contrast(
-            _title(name, configurations[theirs], told, configurations[ours]),
-            groups[ours],
-            groups[theirs],
-        )
-        for ours, theirs in pairs
+        _contrast(title, groups[ours], groups[theirs])
+        for title, (ours, theirs) in zip(titles, pairs, strict=True)
     ]
     return [one for one in contrasts if one is not None]
 
@@ -179,30 +182,47 @@ def _local(group: Sequence[Record]) -> str:
     return group[0].configuration["model"].rpartition("-")[0]
 
 
-def _title(
+def _titles(
+    name: str, pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> list[str]:
+    """What each contrast is about: settings in which those of its task differ.
+
+    How long and how fast was trained is left out where the rest tells all apart.
+    """
+    told = [
+        _told(name, ours, theirs, [one for _, one in pairs]) for ours, theirs in pairs
+    ]
+    for key in _MINOR:
+        shorter = [{k: text for k, text in one.items() if k != key} for one in told]
+        if len({tuple(one.values()) for one in shorter}) == len(told):
+            told = shorter
+    return [", ".join(one.values()) for one in told]
+
+
+def _told(
     name: str,
-    configuration: Mapping[str, Any],
-    others: Sequence[Mapping[str, Any]],
     ours: Mapping[str, Any],
-) -> str:
-    """What the contrast is about: settings in which those of the task differ."""
-    task = configuration["task"]
-    parts = [name if name == task else f"{name}: {task}"]
+    theirs: Mapping[str, Any],
+    others: Sequence[Mapping[str, Any]],
+) -> dict[str, str]:
+    """The parts of a title, each under the setting that it tells."""
+    task = theirs["task"]
+    parts = {"task": name if name == task else f"{name}: {task}"}
     others = [one for one in others if one["task"] == task]
-    for key, value in configuration.items():
+    for key, value in theirs.items():
         if key in (*OF_ATTENTION, "task") or value in (None, [], False):
             continue
         if any(one.get(key) != value for one in others):
-            parts.append(key if value is True else f"{key} {value}")
-    tree = configuration.get("tree")
+            parts[key] = key if value is True else f"{key} {value}"
+    tree = theirs.get("tree")
     if any(one.get("tree") != tree for one in others):
         place = "in a row" if tree == "flat" else "along the tree"
-        parts.append(f"softmax with positions {place}")
-    cut = configuration.get("max_tokens")
+        parts["tree"] = f"softmax's positions {place}"
+    cut = theirs.get("max_tokens")
     if cut:
         both = ours.get("max_tokens") == cut
-        parts.append(f"{'both' if both else 'softmax'} over {cut} tokens")
-    return ", ".join(parts)
+        parts["max_tokens"] = f"{'both' if both else 'softmax'} over {cut} tokens"
+    return parts
 
 
 def _contrast(

@@ -192,12 +192,11 @@ def _scores_table(
     folded = all(_folded(group[0].configuration) for group in groups.values())
     runs = "folds" if folded else "seeds"
     header = ["model", runs, *scores.values(), "best epoch"]
-    whom = ""
+    whom, one = "", len(set(bases.values())) == 1
     if bases:
         first = next(iter(bases.values()))
-        one = len(set(bases.values())) == 1
         whom = "" if one else "from hsa's with the most like settings "
-        header.append(f"less {titles[first] if one else _HSA}'s")
+        header += [f"less {titles[first]}'s"] if one else ["difference", "from"]
     rows = []
     for name, group in _by_score(groups, judged):
         row = [titles[name], str(len(group))]
@@ -213,6 +212,8 @@ def _scores_table(
                     _finals(group, judged), _finals(groups[base], judged)
                 )
             row.append("" if difference is None else str(difference))
+            if not one:
+                row.append("" if difference is None else titles[str(base)])
         rows.append(row)
     paired = ""
     if bases:

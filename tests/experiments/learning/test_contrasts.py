@@ -128,8 +128,8 @@ def test_phrases_that_are_not_there_are_like_phrases_that_are_not_learned(
     write("sst", "sst-flat-row", [0.6], model="flat", tree="flat", **sst)
     told = {one.title: (one.ours, one.theirs) for one in find_contrasts(tmp_path)}
     assert told == {
-        "sst, phrase_weight 1.0, softmax with positions along the tree": (0.9, 0.8),
-        "sst, softmax with positions in a row": (0.7, 0.6),
+        "sst, phrase_weight 1.0, softmax's positions along the tree": (0.9, 0.8),
+        "sst, softmax's positions in a row": (0.7, 0.6),
     }
 
 

@@ -115,15 +115,16 @@ def test_a_setting_is_compared_with_that_of_hsa_that_is_most_alike(tmp_path):
     ]
     text = write_report(records, tmp_path, "four")
     assert "from hsa's with the most like settings are paired by seed" in text
-    ends = [
-        line.rpartition(" | ")[2] for line in text.splitlines() if "| 1 | 0." in line
-    ]
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    assert lines[0].endswith("| difference | from |")
+    # Each difference is told with the row that it is from.
+    ends = [line.split(" | ")[-2:] for line in lines if "| 1 | 0." in line]
     assert ends == [
-        " |",
-        "-0.050 (n=1) |",
-        "-0.100 (n=1) |",
-        "+0.050 (n=1) |",
-        "-0.200 (n=1) |",
+        ["", " |"],
+        ["-0.050 (n=1)", "hsa |"],
+        ["-0.100 (n=1)", "hsa |"],
+        ["+0.050 (n=1)", "hsa, lr 0.5 |"],
+        ["-0.200 (n=1)", "hsa |"],
     ]
 
 
@@ -181,8 +182,8 @@ def test_folds_and_the_fixed_split_are_not_one_setting(tmp_path):
         [" hsa ", " 2 ", " 0.700 ± 0.000 "],
         [" flat ", " 2 ", " 0.650 ± 0.000 "],
     ]
-    assert scores[1].endswith("| -0.100 ± 0.000 (n=3) |")
-    assert scores[3].endswith("| -0.050 ± 0.000 (n=2) |")
+    assert scores[1].endswith("| -0.100 ± 0.000 (n=3) | hsa, folds |")
+    assert scores[3].endswith("| -0.050 ± 0.000 (n=2) | hsa |")
 
 
 def test_settings_are_compared_with_as_much_to_train_on(tmp_path):
