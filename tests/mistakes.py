@@ -7,7 +7,7 @@ import sys
 
 import torch
 import torch_geometric.loader
-from torch_geometric.data import Batch, HeteroData
+from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.nn import to_hetero
 
 from hsa_pyg import HSAConv, NestedSignal, SignalHierarchy, hierarchical_attention
@@ -263,6 +263,12 @@ def hetero_data_into_a_model():
     for kind, store in signal.edge_items():
         plain[kind].edge_index = store.edge_index
     model()(Batch.from_data_list([plain, plain]))
+
+
+@mistake("got DataBatch", "from_graph(data)", "ToHierarchy()")
+def a_graph_into_a_model():
+    graph = Data(x=torch.ones(3, 8), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    model()(Batch.from_data_list([graph, graph]))
 
 
 @mistake("cannot be traced by torch.fx", "takes x_dict and edge_index_dict as it is")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 
 from hsa_pyg import NestedSignal
 from hsa_pyg.data import union_schema
@@ -48,6 +48,26 @@ def test_a_file_read_without_the_library_is_refused_and_read_with_it(tmp_path):
     assert "Unsupported global: GLOBAL hsa_pyg" in run(read).stderr
     assert "Unsupported global: GLOBAL hsa_pyg" in page_text()
     assert "word: 6 leaves in sentence" in run(f"import hsa_pyg; {read}").stdout
+
+
+def test_a_hierarchy_is_saved_by_itself_and_a_batch_by_its_samples(tmp_path):
+    batch = first([document(), document()])
+    torch.save(batch.hierarchy, tmp_path / "hierarchy.pt")
+    loaded = torch.load(tmp_path / "hierarchy.pt", weights_only=True)
+    assert torch.equal(loaded.parent, batch.hierarchy.parent)
+    x = torch.ones(12, 8)
+    layer = conv()
+    assert torch.equal(layer(x, loaded), layer(x, batch.hierarchy))
+    torch.save(batch, tmp_path / "batch.pt")
+    with pytest.raises(Exception, match="DynamicInheritanceGetter"):
+        torch.load(tmp_path / "batch.pt", weights_only=True)
+    torch.save(batch.to_data_list(), tmp_path / "samples.pt")
+    assert len(torch.load(tmp_path / "samples.pt", weights_only=True)) == 2
+
+
+def test_flat_attributes_are_no_signal():
+    with pytest.raises(TypeError, match=r"'x' holds a Tensor.*from_graph\(data\)"):
+        NestedSignal.from_dict(Data(x=torch.ones(2, 1)).to_dict())
 
 
 def test_a_compiled_layer_takes_a_hierarchy_that_was_built_before():

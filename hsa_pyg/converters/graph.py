@@ -41,7 +41,7 @@ def from_graph(
     max_family: int = 64,
     branching: int | None = None,
     seed: int = 0,
-    features: Features = "ones",
+    features: Features = "degree",
     weight: str | None = EDGE_WEIGHT,
     rename: Mapping[str, str | None] | None = None,
     levels: Mapping[str, Level] | None = None,
@@ -82,10 +82,10 @@ def from_graph(
         seed: Seed of the method. Equal graphs and seeds give equal signals; global
             generators stay as they are (that of igraph is reset to its default, the
             module ``random``).
-        features: ``vertex.x`` of a graph without: ``"ones"`` or ``"degree"`` (number of
-            neighbours), both ``[n, 1]`` float; None raises an error. Or names of
-            attributes of the vertices, as the graph has them, which are joined and
-            moved to ``x``.
+        features: ``vertex.x`` of a graph without: ``"degree"``, the number of
+            neighbours, or ``"ones"``, which tell no graph from another, as attention is
+            a mean; both ``[n, 1]`` float. None raises an error. Or names of attributes
+            of the vertices, as the graph has them, which are joined and moved to ``x``.
         weight: Edge attribute that weighs the edges in the search for communities; None
             takes all edges alike.
         rename: New names of attributes, which batching demands of names that PyG gives

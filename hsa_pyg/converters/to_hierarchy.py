@@ -53,7 +53,7 @@ class ToHierarchy(BaseTransform):
         max_family: int = 64,
         branching: int | None = None,
         seed: int = 0,
-        features: Features = "ones",
+        features: Features = "degree",
         weight: str | None = EDGE_WEIGHT,
         rename: Mapping[str, str | None] | None = None,
         levels: Mapping[str, Level] | None = None,

@@ -87,9 +87,23 @@ class NestedSignal(HeteroData):
 
     @classmethod
     def from_dict(cls, mapping: Mapping[Any, Any]) -> NestedSignal:
-        """The signal whose :meth:`to_dict` is ``mapping``."""
+        """The signal whose :meth:`to_dict` is ``mapping``.
+
+        Args:
+            mapping: Attributes by the type of nodes or edges that they are of.
+
+        Raises:
+            TypeError: if it holds attributes themselves, as that of a
+                :class:`~torch_geometric.data.Data` does.
+        """
         out = cls()
         for key, attributes in mapping.items():
+            if not isinstance(attributes, Mapping):
+                raise TypeError(
+                    f"{key!r} holds a {type(attributes).__name__}, not the attributes "
+                    "of a type of nodes or edges; a Data, which knows no types, "
+                    "becomes a signal by hsa_pyg.converters.from_graph(data)"
+                )
             store = out._global_store if key == "_global_store" else out[key]
             for name, value in attributes.items():
                 setattr(store, name, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 
 from hsa_pyg.data.completion import complete
 from hsa_pyg.data.schema import Schema, SchemaUnion, lists_parts
@@ -29,9 +29,12 @@ def union_schema(signals: Iterable[NestedSignal]) -> Schema:
     graphs = []
     for number, signal in enumerate(signals):
         if not isinstance(signal, NestedSignal):
+            remedy = "NestedSignal.from_dict(data.to_dict())"
+            if isinstance(signal, Data):
+                remedy = "hsa_pyg.converters.from_graph(data)"
             raise TypeError(
                 f"sample {number} is a {type(signal).__name__}, no NestedSignal; make "
-                "it one by NestedSignal.from_dict(data.to_dict())"
+                f"it one by {remedy}"
             )
         own = Schema.of(signal)
         union.add(own, f"sample {number}")

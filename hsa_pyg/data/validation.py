@@ -270,7 +270,8 @@ def _root_problems(signal: NestedSignal, hierarchy: SignalHierarchy) -> Iterator
             yield (
                 f"{where} has {int(count[number])} roots, among them "
                 f"{_node(hierarchy, first)} and {_node(hierarchy, second)}; join them "
-                f"under one root by 'child_of' edges{others}"
+                f"under one root by 'child_of' edges{others}; several trees in one "
+                "signal, which do not see each other, are for layers alone"
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch import Tensor
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 
 from hsa_pyg.hierarchy import SignalHierarchy
 
@@ -33,11 +33,18 @@ def batch_hierarchy(batch: HeteroData) -> SignalHierarchy:
         )
     # Looked for on the class, to compile nothing.
     if not hasattr(type(batch), "hierarchy"):
-        raise TypeError(
-            f"the model takes a NestedSignal or a batch of them, got "
-            f"{type(batch).__name__}; make its samples signals by "
+        remedy = (
             "NestedSignal.from_dict(data.to_dict()), or by a converter of "
             "hsa_pyg.converters"
+        )
+        if isinstance(batch, Data):
+            remedy = (
+                "hsa_pyg.converters.from_graph(data), or give the data set "
+                "transform=ToHierarchy()"
+            )
+        raise TypeError(
+            f"the model takes a NestedSignal or a batch of them, got "
+            f"{type(batch).__name__}; make its samples signals by {remedy}"
         )
     hierarchy: SignalHierarchy = batch.hierarchy
     if hierarchy.num_roots != batch.num_graphs:

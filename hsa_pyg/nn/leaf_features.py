@@ -85,8 +85,9 @@ def check_hierarchy(x: LeafFeatures, hierarchy: SignalHierarchy) -> None:
         remedy = "pass batch.hierarchy, or SignalHierarchy.from_parents(parent)"
         if isinstance(hierarchy, Tensor):
             remedy = (
-                "a family spans node types, so one edge_index (as to_hetero passes it) "
-                f"does not describe it: {remedy}"
+                "it is a tree, not a graph's edge_index or batch vector: make a "
+                "graph a signal by hsa_pyg.converters.from_graph(data), and then "
+                f"{remedy}"
             )
         if isinstance(hierarchy, list | tuple):
             remedy = (

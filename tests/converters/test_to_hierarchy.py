@@ -124,7 +124,7 @@ def test_other_transforms_come_first():
 def test_its_text_holds_every_setting():
     assert repr(ToHierarchy()) == (
         "ToHierarchy('leiden', max_family=64, branching=None, seed=0, "
-        "features='ones', weight='edge_weight', rename=None, levels=None)"
+        "features='degree', weight='edge_weight', rename=None, levels=None)"
     )
     settings = [
         {},
@@ -133,7 +133,7 @@ def test_its_text_holds_every_setting():
         {"max_family": 8},
         {"method": "bisection", "branching": 3},
         {"seed": 1},
-        {"features": "degree"},
+        {"features": "ones"},
         {"weight": None},
         {"rename": {"a": "b"}},
         {"levels": {"y": "graph"}},
