@@ -134,6 +134,12 @@ class NestedSignal(HeteroData):
             ValueError: if the parent edges form no tree, with type and index; if a type
                 of them has no ``edge_index``; if a neighbour sampler cut the tree.
         """
+        return self._read_hierarchy()
+
+    # It looks at the values of edges, which a compiler of tensors cannot, but in dozens
+    # of small graphs.
+    @torch.compiler.disable
+    def _read_hierarchy(self) -> SignalHierarchy:
         self._check_whole()
         source = self._fingerprint()
         return self._cache.compiled(source, lambda: self._compile(source))

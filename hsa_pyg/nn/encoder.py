@@ -233,7 +233,8 @@ class LeafEncoder(torch.nn.Module):
                     "the hierarchy knows no node types, so its leaves find no encoder; "
                     "build it by SignalHierarchy.from_edge_index"
                 )
-            return torch.zeros(0, self.channels, device=hierarchy.device)
+            dtype = next((p.dtype for p in self.parameters()), None)
+            return torch.zeros(0, self.channels, dtype=dtype, device=hierarchy.device)
         return vectors[0] if len(vectors) == 1 else torch.cat(vectors)
 
     def _encode(self, name: str, x: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
+from torch_geometric.nn import aggr as aggregations
 from torch_geometric.nn.aggr import Aggregation, AttentionalAggregation
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
@@ -11,6 +13,21 @@ from torch_geometric.nn.resolver import aggregation_resolver
 
 from hsa_pyg.hierarchy import SignalHierarchy
 from hsa_pyg.nn.leaf_features import LeafFeatures, check_hierarchy, join_leaves
+
+_HALF = (torch.bfloat16, torch.float16)
+#: Aggregations that take rows in any order; PyG's others may want them sorted by tree.
+_OF_ANY_ORDER = (
+    aggregations.SumAggregation,
+    aggregations.MeanAggregation,
+    aggregations.MaxAggregation,
+    aggregations.MinAggregation,
+    aggregations.MulAggregation,
+    aggregations.VarAggregation,
+    aggregations.StdAggregation,
+    aggregations.SoftmaxAggregation,
+    aggregations.PowerMeanAggregation,
+    aggregations.AttentionalAggregation,
+)
 
 
 class LeafReadout(torch.nn.Module):
@@ -85,15 +102,25 @@ class LeafReadout(torch.nn.Module):
                 its types differ in width.
         """
         x = _leaf_rows(x, hierarchy)
+        index, dtype = hierarchy.leaf_tree, x.dtype
+        if not isinstance(self.aggr, _OF_ANY_ORDER):
+            # Leaves run type by type, and others want theirs tree by tree.
+            index, order = torch.sort(index, stable=True)
+            x = x[order]
+        sizes = {"index": index, "dim_size": hierarchy.num_trees, "dim": 0}
+        if dtype not in _HALF:
+            return self.aggr(x, **sizes)
         # A running sum in bfloat16 stops growing at 256 times its terms.
-        wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-        out = self.aggr(
-            wide, index=hierarchy.leaf_tree, dim_size=hierarchy.num_trees, dim=0
-        )
-        return out.to(x.dtype)
+        held = dict(self.aggr.named_parameters()) | dict(self.aggr.named_buffers())
+        wide = {name: _wide(one) for name, one in held.items()}
+        return functional_call(self.aggr, wide, (x.float(),), sizes).to(dtype)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.aggr})"
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in _HALF else x
 
 
 def _leaf_rows(x: LeafFeatures, hierarchy: SignalHierarchy) -> Tensor:
@@ -112,7 +139,8 @@ def leaf_means(x: LeafFeatures, hierarchy: SignalHierarchy) -> Tensor:
         hierarchy: The compiled forest of M nodes.
 
     Returns:
-        [M, ...] by node id. A leaf has its own row, a node without leaves zeros.
+        [M, ...] by node id, in the dtype of ``x``, of integers in float32. A leaf has
+        its own row, a node without leaves zeros.
     """
     if not isinstance(x, Tensor):
         x = _leaf_rows(x, hierarchy)
@@ -126,4 +154,4 @@ def leaf_means(x: LeafFeatures, hierarchy: SignalHierarchy) -> Tensor:
     for nodes in levels:
         total = total.index_add_(0, hierarchy.parent[nodes], total[nodes])
     count = hierarchy.leaf_counts.clamp(min=1).view(-1, *[1] * (x.dim() - 1))
-    return (total / count).to(x.dtype)
+    return (total / count).to(x.dtype if x.is_floating_point() else dtype)

@@ -44,9 +44,16 @@ def backward(
     saved: Saved,
     grad_y: Tensor,
     grad_phi: Tensor | None,
+    rest: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Gradients of q, k, v and position; of y and phi, [N, H, W] and [M, H]."""
+    """Gradients of q, k, v and position; of y and phi, [N, H, W] and [M, H].
+
+    ``rest`` is what y lacks by rounding: gradients of q and k are of y less the means
+    of values, which may be a small difference.
+    """
     saved = saved.trimmed()
+    if rest is not None:
+        y = y.to(saved.mean.dtype) + rest
     layout, dtype = call.layout, saved.mean.dtype
     count, leaves = layout.internal_node.numel(), q.size(0)
     rows = saved.gain.new_zeros(count + leaves + 1, q.size(1))

@@ -25,9 +25,12 @@ _last_backend: str | None = None
 
 @dataclass(frozen=True)
 class Implementation:
-    """The two directions of a backend."""
+    """The two directions of a backend.
 
-    forward: Callable[..., tuple[Tensor, passes.Saved]]
+    Forward gives y, what it lacks by rounding or None, and what else it keeps.
+    """
+
+    forward: Callable[..., tuple[Tensor, Tensor | None, passes.Saved]]
     backward: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor | None]]
 
 

@@ -163,5 +163,5 @@ def untied_attention(
     if dropout > 0:
         seed = torch.randint(2**50, ())
     form = scale, self_attention, causal, dropout, energy
-    y, phi, _ = untied_forward(q, k, v, position, flatten(hierarchy), seed, *form)
+    y, phi, *_ = untied_forward(q, k, v, position, flatten(hierarchy), seed, *form)
     return y, phi if energy else None

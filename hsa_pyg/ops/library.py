@@ -74,8 +74,14 @@ def attention_forward(
     pattern: str = "",
     pattern_width: int = 0,
     num_global: int = 0,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """y, phi (no rows unless ``energy``), and the tensors of ``passes.Saved``.
+) -> tuple[
+    Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor
+]:
+    """y, phi (no rows unless ``energy``), rest, and the tensors of ``passes.Saved``.
+
+    ``rest`` is what y lacks by rounding, in its dtype, where a backend tells it; else
+    it has no rows (:func:`_has_rest`). Without it gradients of half precision queries
+    would be no better than y less the mean of the values, a small difference.
 
     ``top_k`` 0 keeps all siblings, ``pattern`` "" shows all. A backend ``"auto"`` is
     chosen here, where the inputs are at hand, also under ``torch.compile``. Unless
@@ -87,16 +93,24 @@ def attention_forward(
     call = _call(hierarchy, position, seed, *form)
     with torch.autocast(q.device.type, enabled=False):
         dtype = compute_dtype(q, k, v)
-        y, saved = implementation(backend, call, q, v).forward(
+        y, rest, saved = implementation(backend, call, q, v).forward(
             call, q, k, v, dtype, keep
         )
+        if rest is None or not _has_rest(v, dtype, backend):
+            rest = y.new_empty(0)
         phi = saved.gain.new_empty(0, q.size(1))
         if energy:
             phi = passes.energies(call, q, k, saved)
     held = [getattr(saved, name) for name in _SAVED_FIELDS]
     if not keep:
         held = [y.new_empty(0) for _ in held]
-    return (y, phi, *held)
+    return (y, phi, rest, *held)
+
+
+def _has_rest(v: Tensor, dtype: torch.dtype, backend: str) -> bool:
+    """By what is known of a call before it is made: the kernels of GPUs tell none."""
+    exact = v.dtype == dtype
+    return not exact and (backend == "torch" or (v.is_cpu and backend != "triton"))
 
 
 @attention_forward.register_fake
@@ -128,10 +142,11 @@ def _(
     nodes = layout.node_energy.size(0) - SPARE_ROWS if energy else 0
     y, phi = v.new_empty(rows, heads, value), q.new_empty(nodes, heads, dtype=dtype)
     if not keep:
-        return (y, phi, *(y.new_empty(0) for _ in _SAVED_FIELDS))
+        return (y, phi, *(y.new_empty(0) for _ in range(1 + len(_SAVED_FIELDS))))
     return (
         y,
         phi,
+        v.new_empty(v.shape if _has_rest(v, dtype, backend) else 0),
         q.new_empty(inner, heads, 2 * width + value, dtype=dtype),
         q.new_empty(rows + 1, heads, 1, dtype=dtype),
         q.new_empty(inner, heads, value, dtype=dtype),
@@ -148,6 +163,7 @@ def attention_backward(
     k: Tensor,
     v: Tensor,
     y: Tensor,
+    rest: Tensor,
     position: Tensor | None,
     hierarchy: list[Tensor],
     saved: list[Tensor],
@@ -172,7 +188,8 @@ def attention_backward(
     call = _call(hierarchy, position, seed, *form)
     with torch.autocast(q.device.type, enabled=False):
         *grads, grad_position = implementation(backend, call, q, v).backward(
-            call, q, k, v, y, passes.Saved(*saved), grad_y, grad_phi
+            *(call, q, k, v, y, passes.Saved(*saved), grad_y, grad_phi),
+            rest=rest if rest.numel() > 0 else None,
         )
     if grad_position is None:
         grad_position = q.new_empty(0)
@@ -185,6 +202,7 @@ def _(
     k: Tensor,
     v: Tensor,
     y: Tensor,
+    rest: Tensor,
     position: Tensor | None,
     hierarchy: list[Tensor],
     saved: list[Tensor],
@@ -219,16 +237,17 @@ def _setup_context(
     ctx.keep = keep
     ctx.has_position = position is not None
     held = [] if position is None else [position]
-    ctx.save_for_backward(q, k, v, output[0], *held, seed, *hierarchy, *output[2:])
+    y, _, rest, *saved = output
+    ctx.save_for_backward(q, k, v, y, rest, *held, seed, *hierarchy, *saved)
     ctx.mark_non_differentiable(*output[2:])
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
-    q, k, v, y, *rest = ctx.saved_tensors
-    position = rest.pop(0) if ctx.has_position else None
-    seed = rest.pop(0)
-    hierarchy, saved = rest[: ctx.lengths], rest[ctx.lengths :]
+    q, k, v, y, rest, *others = ctx.saved_tensors
+    position = others.pop(0) if ctx.has_position else None
+    seed = others.pop(0)
+    hierarchy, saved = others[: ctx.lengths], others[ctx.lengths :]
     none = [None] * ctx.lengths
     if not ctx.keep:
         raise RuntimeError("attention_forward(keep=False) cannot be differentiated")
@@ -241,6 +260,7 @@ def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
         k,
         v,
         y,
+        rest,
         position,
         hierarchy,
         saved,

@@ -147,10 +147,11 @@ def forward(
     v: Tensor,
     dtype: torch.dtype,
     keep: bool,
-) -> tuple[Tensor, Saved]:
-    """y [N, H, W] in ``v``'s dtype, and what the backward pass needs in ``dtype``.
+) -> tuple[Tensor, Tensor | None, Saved]:
+    """y [N, H, W] in ``v``'s dtype, what it lacks by rounding (None where that is
+    nothing), in the same, and what else the backward pass needs, in ``dtype``.
 
-    ``keep`` is what other backends ask: here nothing can be left out.
+    Without ``keep`` nothing is told of rounding; all else is kept.
     """
     saved = allocate(call.layout, q, v, dtype, zeros=True)
     state = saved.trimmed()
@@ -161,7 +162,10 @@ def forward(
     _means_upward(call.layout, joined, state)
     _mixed_families(call, joined, q.size(2), state)
     _along_tree(call, joined, v, state, leaf_context)
-    return _leaves(call.layout, state, leaf_context[:-1], v.dtype), saved
+    wide = _leaves(call.layout, state, leaf_context[:-1])
+    y = wide.to(v.dtype)
+    rest = wide.sub_(y).to(v.dtype) if keep and v.dtype != dtype else None
+    return y, rest, saved
 
 
 def allocate(
@@ -261,14 +265,11 @@ def _along_tree(
     leaf_context[layout.root_leaf] = root_leaves(call, alone)
 
 
-def _leaves(
-    layout: FamilyLayout, state: Saved, own: Tensor, dtype: torch.dtype
-) -> Tensor:
+def _leaves(layout: FamilyLayout, state: Saved, own: Tensor) -> Tensor:
     """y: what each leaf gets within its family, weighed, and what comes from above.
 
-    ``own`` [N, H, W] is written over where y has its dtype.
+    ``own`` [N, H, W] is written over.
     """
-    y = own if own.dtype == dtype else torch.empty_like(own, dtype=dtype)
     # A leaf that is a tree has weight 1 and no context from above.
     weight = with_spare_rows(state.log_weight, 1).exp()[..., None]
     context = with_spare_rows(state.context, 1)
@@ -276,11 +277,8 @@ def _leaves(
         parent = layout.leaf_parent[rows]
         outer = context.index_select(0, parent)
         share = weight.index_select(0, parent)
-        if y.dtype == own.dtype:
-            torch.addcmul(outer, share, own[rows], out=y[rows])
-        else:
-            y[rows] = outer.addcmul_(share, own[rows])
-    return y
+        torch.addcmul(outer, share, own[rows], out=own[rows])
+    return own
 
 
 def energies(call: AttentionCall, q: Tensor, k: Tensor, saved: Saved) -> Tensor:

@@ -47,8 +47,12 @@ def untied_forward(
     causal: bool,
     dropout: float,
     energy: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """y [N, H, W], phi [M, H] (no rows unless ``energy``), log-sum-exps [N, H]."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """y [N, H, W], phi [M, H] (no rows unless ``energy``), log-sum-exps [N, H], rest.
+
+    The last is what y lacks by rounding, [N, H, W] in its dtype, without rows where
+    that is nothing.
+    """
     call = _call(hierarchy, position, seed, scale, self_attention, causal, dropout)
     dtype = compute_dtype(q, k, v)
     with torch.autocast(q.device.type, enabled=False):
@@ -59,7 +63,9 @@ def untied_forward(
             own = call.self_scores(*wide[:2])
             rows = torch.cat([gain, own, own.new_zeros(1, q.size(1))])
             phi = rows.neg_()[call.layout.node_energy]
-    return y.to(v.dtype, copy=True), phi, mass.clone()
+        rounded = y.to(v.dtype, copy=True)
+        rest = v.new_empty(0) if v.dtype == dtype else (y - rounded).to(v.dtype)
+    return rounded, phi, mass.clone(), rest
 
 
 @untied_forward.register_fake
@@ -82,6 +88,7 @@ def _(
         v.new_empty(v.shape),
         q.new_empty(nodes, q.size(1), dtype=dtype),
         q.new_empty(q.size(0), q.size(1), dtype=dtype),
+        v.new_empty(0 if v.dtype == dtype else v.shape),
     )
 
 
@@ -92,6 +99,7 @@ def untied_backward(
     v: Tensor,
     y: Tensor,
     mass: Tensor,
+    rest: Tensor,
     position: Tensor | None,
     hierarchy: list[Tensor],
     grad_y: Tensor,
@@ -116,7 +124,7 @@ def untied_backward(
             q.to(dtype),
             k.to(dtype),
             v.to(dtype),
-            y.to(dtype),
+            y.to(dtype) + rest if rest.numel() > 0 else y.to(dtype),
             mass,
             grad_y.to(dtype),
             grad_gain,
@@ -137,6 +145,7 @@ def _(
     v: Tensor,
     y: Tensor,
     mass: Tensor,
+    rest: Tensor,
     position: Tensor | None,
     hierarchy: list[Tensor],
     grad_y: Tensor,
@@ -157,16 +166,16 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.options, ctx.energy, ctx.lengths = options, energy, len(hierarchy)
     ctx.has_position = position is not None
     held = [] if position is None else [position]
-    y, _, mass = output
-    ctx.save_for_backward(q, k, v, y, mass, *held, seed, *hierarchy)
-    ctx.mark_non_differentiable(mass)
+    y, _, mass, rest = output
+    ctx.save_for_backward(q, k, v, y, mass, rest, *held, seed, *hierarchy)
+    ctx.mark_non_differentiable(mass, rest)
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, _: Any) -> Any:
-    q, k, v, y, mass, *rest = ctx.saved_tensors
-    position = rest.pop(0) if ctx.has_position else None
-    seed, *hierarchy = rest
+def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, *_: Any) -> Any:
+    q, k, v, y, mass, rest, *others = ctx.saved_tensors
+    position = others.pop(0) if ctx.has_position else None
+    seed, *hierarchy = others
     none = [None] * ctx.lengths
     if grad_y is None and grad_phi is None:
         return None, None, None, None, none, *[None] * 6
@@ -178,6 +187,7 @@ def _backward(ctx: Any, grad_y: Tensor | None, grad_phi: Any, _: Any) -> Any:
         v,
         y,
         mass,
+        rest,
         position,
         hierarchy,
         grad_y,

@@ -157,7 +157,8 @@ def family_weights(
     ]
     for nodes, above in steps:
         term = torch.logaddexp(gain[nodes], mass[nodes]) * count[nodes][:, None]
-        gain = gain.index_add(0, above, term * share[above])
+        # In place, as a copy for each level would be quadratic in a path.
+        gain.index_add_(0, above, term * share[above])
 
     log_mu, log_send = logsigmoid(gain - mass), logsigmoid(mass - gain)
     outer = torch.zeros_like(mass)  # log weight of the parent; 0 above roots
@@ -168,7 +169,7 @@ def family_weights(
     for nodes, above in [*down, steps[0]]:
         at_top = (parent[above] < 0)[:, None]
         inside = torch.where(at_top, 0, outer[above] + log_mu[above])
-        outer = outer.index_copy(0, nodes, inside)
+        outer.index_copy_(0, nodes, inside)
     pair = (s - mass[target] + outer[target] + log_send[target]).exp()
     own_weight = (outer + log_mu)[inner:].exp()
     alone = (parent[inner:] < 0)[:, None]
@@ -290,5 +291,5 @@ def _means(layout: FamilyLayout, x: Tensor, parent: Tensor) -> Tensor:
     total = x.new_zeros(inner, *x.shape[1:])
     total = total.index_add(0, parent[inner:][child], x[child])
     for nodes, _, _ in levels(layout, upward=True):
-        total = total.index_add(0, parent[nodes], total[nodes])
+        total.index_add_(0, parent[nodes], total[nodes].clone())
     return torch.cat([total / layout.internal_count.to(x.dtype)[:, None, None], x])

@@ -1,6 +1,7 @@
 import pytest
 import torch
-from torch_geometric.nn import MaxAggregation
+from torch_geometric.nn import MaxAggregation, MedianAggregation, SortAggregation
+from torch_geometric.nn.aggr import GRUAggregation, SetTransformerAggregation
 
 from hsa_pyg import SignalHierarchy
 from hsa_pyg.nn import LeafReadout, leaf_means
@@ -68,6 +69,48 @@ def test_bfloat16_sums_do_not_stall():
     assert out.dtype == torch.bfloat16
     assert out.item() == 1.0
     assert leaf_means(torch.ones(5000, 1, dtype=torch.bfloat16), h)[0].item() == 1.0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_learned_readout_in_half_precision(dtype):
+    h = SignalHierarchy.from_parents(torch.tensor([-1] + [0] * 3000))
+    x = torch.ones(3000, 4, dtype=dtype)
+    readout = LeafReadout("attention", channels=4).to(dtype)
+    out = readout(x, h)
+    assert out.dtype == dtype
+    assert torch.equal(out, torch.ones(1, 4, dtype=dtype))
+    readout(torch.randn(3000, 4, dtype=dtype), h).sum().backward()
+    grad = readout.aggr.gate_nn.weight.grad
+    assert grad.dtype == dtype
+    assert grad.abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    "aggr",
+    [
+        GRUAggregation(3, 3),
+        SortAggregation(2),
+        SetTransformerAggregation(3, heads=1, dropout=0.0),
+        MedianAggregation(),
+    ],
+)
+def test_aggregations_that_want_leaves_tree_by_tree(aggr):
+    """Leaves run type by type, here also with trees numbered out of order."""
+    parent = torch.tensor([-1, -1, 1, 0, 0, 1, 1, 0])
+    forest = SignalHierarchy.from_parents(parent)
+    assert forest.leaf_tree.tolist() != sorted(forest.leaf_tree.tolist())
+    readout = LeafReadout(aggr)
+    x = torch.randn(6, 3)
+    together = readout(x, forest)
+    single = SignalHierarchy.from_parents(torch.tensor([-1, 0, 0, 0]))
+    for tree in range(2):
+        alone = readout(x[forest.leaf_tree == tree], single)
+        torch.testing.assert_close(together[tree], alone[0])
+
+
+def test_means_of_integers_are_no_integers():
+    h = SignalHierarchy.from_parents(torch.tensor([-1, 0, 0]))
+    assert leaf_means(torch.tensor([[0], [1]]), h).tolist() == [[0.5], [0.0], [1.0]]
 
 
 def test_leaf_means_of_every_node(forest):

@@ -4,6 +4,7 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch_geometric.data import Batch
 from torch_geometric.nn import summary
 
@@ -90,6 +91,32 @@ def test_gradients_reach_every_parameter(batch, attention, block, readout):
         # A gate's bias moves all leaves of a tree alike.
         if name != "readout.aggr.gate_nn.bias":
             assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_batch_without_any_leaf_in_a_cast_model(dtype):
+    for readout in ("mean", "attention"):
+        model = transformer(readout=readout).to(dtype).eval()
+        out = model(Batch.from_data_list([document([[]]), document([])]))
+        torch.testing.assert_close(out, model.head.bias.expand(2, -1))
+
+
+def test_a_compiled_model_does_not_trace_how_a_hierarchy_is_built():
+    """Batches of PyG's own loader, whose hierarchies the model is the first to read."""
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("eager")
+    model = transformer().eval()
+    compiled = torch.compile(model, backend=counter)
+    for seed in range(5):
+        torch.manual_seed(seed)
+        sizes = torch.randint(1, 6, (4,)).tolist()
+        batch = Batch.from_data_list(
+            [document([[1] * n, [2] * seed], images=1) for n in sizes]
+        )
+        torch.testing.assert_close(compiled(batch), model(batch))
+    # The tree alone would take dozens.
+    assert counter.frame_count <= 8
+    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)

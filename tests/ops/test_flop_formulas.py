@@ -42,7 +42,7 @@ def tied_counts(hierarchy, q, k, v, position, self_attention=True, focus=None):
     call = passes.AttentionCall(
         hierarchy.layout, hierarchy.leaves, position, 0.5, self_attention, 0.0, 0, focus
     )
-    forward, (y, saved) = counted(passes.forward, call, q, k, v, q.dtype, True)
+    forward, (y, _, saved) = counted(passes.forward, call, q, k, v, q.dtype, True)
     grad = torch.ones_like(y)
     return forward, counted(adjoint.backward, call, q, k, v, y, saved, grad, None)[0]
 

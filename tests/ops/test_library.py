@@ -72,7 +72,8 @@ def test_opcheck_of_the_backward_pass(kind, energy, dtype):
     arguments = forward_arguments(
         kind, dtype, dropout=0.5, energy=energy, keep=True, grad=False
     )
-    y, phi, *saved = attention_forward(*arguments)
+    y, phi, rest, *saved = attention_forward(*arguments)
+    assert rest.shape == (y.shape if dtype == torch.bfloat16 else (0,))
     q, k, v, position, layout, seed, *options, _, _ = arguments
     torch.library.opcheck(
         attention_backward,
@@ -81,6 +82,7 @@ def test_opcheck_of_the_backward_pass(kind, energy, dtype):
             k,
             v,
             y,
+            rest,
             position,
             layout,
             saved,

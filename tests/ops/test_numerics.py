@@ -59,6 +59,39 @@ def test_error_of_short_floats(dtype, rtol, self_attention):
         assert differences(actual, expected, rtol) == []
 
 
+@pytest.mark.parametrize(
+    ("dtype", "rtol"), [(torch.bfloat16, 2**-8), (torch.float16, 2**-11)]
+)
+@pytest.mark.parametrize("parent", [regular(8, 2), star(64), random_parents(90, 3)])
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"backend": "torch"},
+        {"backend": "cpp"},
+        {"backend": "torch", "self_attention": False},
+        {"backend": "cpp", "self_attention": False},
+        {"tie_queries": False},
+    ],
+)
+def test_gradients_round_no_more_than_their_dtype(dtype, rtol, parent, form):
+    """Values far from 0: what leaves differ in is little beside their mean."""
+    hierarchy = SignalHierarchy.from_parents(parent)
+    q, k, v = inputs(hierarchy, 2, 16, 16)
+    short = [x.to(dtype) for x in (q, k, v + 5)]
+    towards = torch.randn(v.shape).to(dtype)
+
+    def gradients(tensors, **form):
+        held = [x.detach().requires_grad_() for x in tensors]
+        y = hierarchical_attention(*held, hierarchy, **form)
+        return torch.autograd.grad(y, held, towards.to(y.dtype))
+
+    found = gradients(short, **form)
+    exact = gradients([x.double() for x in short], **{**form, "backend": "reference"})
+    for actual, expected in zip(found, exact, strict=True):
+        assert actual.dtype == dtype
+        assert float((actual - expected).norm() / expected.norm()) < rtol
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_large_scores_in_half_precision_do_not_overflow(dtype):
     """q.k beyond 65504, and sums over leaves that half precision could not hold."""

@@ -37,11 +37,12 @@ def test_opcheck(kind, dtype, dropout, energy):
     torch.library.opcheck(untied_forward, given)
     q, k, v, position, layout, seed, *options, _ = given
     detached = [x if x is None else x.detach() for x in (q, k, v, position)]
-    y, phi, mass = untied_forward(*detached, *given[4:])
+    y, phi, mass, rest = untied_forward(*detached, *given[4:])
     q, k, v, position = detached
     grads = torch.randn_like(y), torch.randn_like(phi) if energy else None
     torch.library.opcheck(
-        untied_backward, (q, k, v, y, mass, position, layout, *grads, seed, *options)
+        untied_backward,
+        (q, k, v, y, mass, rest, position, layout, *grads, seed, *options),
     )
 
 

@@ -114,7 +114,7 @@ class TreeAttention:
         call = self._seeded(dropped)
         q, k, v = _apart(qkv)
         run = implementation(self.backend, call, q, v)
-        y, saved = run.forward(call, q, k, v, compute_dtype(q, k, v), True)
+        y, _, saved = run.forward(call, q, k, v, compute_dtype(q, k, v), True)
         return y.flatten(1), (y, saved)
 
     def backward(

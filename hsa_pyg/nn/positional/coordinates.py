@@ -72,13 +72,16 @@ class CoordinatePosition(torch.nn.Module):
         if self.kind == "fourier":
             torch.nn.init.normal_(self.frequency, std=1.0 / self.length_scale)
             return
-        each = self.frequency.size(1) // self.num_coordinates
-        step = torch.arange(each, device=self.frequency.device) / max(each - 1, 1)
-        series = torch.exp(-math.log(self.max_period) * step)
         with torch.no_grad():
-            self.frequency.copy_(
-                torch.block_diag(*[series[None]] * self.num_coordinates)
-            )
+            self.frequency.copy_(self._series(self.frequency.dtype))
+
+    def _series(self, dtype: torch.dtype) -> Tensor:
+        """Frequencies of sinusoids: [number of coordinates, channels / 2]."""
+        each = self.frequency.size(1) // self.num_coordinates
+        device = self.frequency.device
+        step = torch.arange(each, device=device, dtype=dtype) / max(each - 1, 1)
+        series = torch.exp(-math.log(self.max_period) * step)
+        return torch.block_diag(*[series[None]] * self.num_coordinates)
 
     def forward(self, pos: Tensor) -> Tensor:
         """Embed coordinates.
@@ -97,7 +100,10 @@ class CoordinatePosition(torch.nn.Module):
         # no correct digit left in half precision.
         with torch.autocast(pos.device.type, enabled=False):
             wide = torch.promote_types(self.frequency.dtype, torch.float32)
-            angle = pos.to(wide) @ self.frequency.to(wide)
+            # A module that was cast has rounded them, and the fixed ones can be had.
+            fixed = self.kind == "sinusoidal"
+            frequency = self._series(wide) if fixed else self.frequency.to(wide)
+            angle = pos.to(wide) @ frequency
             features = torch.cat([angle.cos(), angle.sin()], dim=-1)
         return (features * (2.0 / self.channels) ** 0.5).to(self.frequency.dtype)
 

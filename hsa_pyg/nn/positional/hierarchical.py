@@ -26,6 +26,8 @@ _BY_NAME = {
     "graph": GraphPosition,
     "set": SetPosition,
 }
+#: Names of domains by their number of coordinates.
+_OF_COLUMNS = {1: "sequence", 2: "grid"}
 
 
 class DistinctPositions(NamedTuple):
@@ -132,6 +134,8 @@ class HierarchicalPosition(torch.nn.Module):
         position, domain, index = self.distinct(signal, hierarchy)
         return position.index_select(0, index), domain[index]
 
+    # What is distinct depends on values: torch.compile would break at each domain.
+    @torch.compiler.disable
     def distinct(
         self, signal: HeteroData, hierarchy: SignalHierarchy
     ) -> DistinctPositions:
@@ -267,8 +271,14 @@ def _read(
     if isinstance(module, CoordinatePosition):
         columns = module.num_coordinates
         if value.dim() != 2 or value.size(1) != columns:
-            flat = value.dim() == 1 and columns == 1
-            remedy = f"; use signal[{name!r}].pos[:, None]" if flat else ""
+            remedy = ""
+            if value.dim() == 1 and columns == 1:
+                remedy = f"; use signal[{name!r}].pos[:, None]"
+            elif value.dim() == 2 and value.size(1) in _OF_COLUMNS:
+                domain = _OF_COLUMNS[value.size(1)]
+                remedy = (
+                    f"; so many columns are those of {{{parent_type!r}: {domain!r}}}"
+                )
             raise ValueError(
                 f"'pos' of type {name!r} must have shape [num_nodes, {columns}] for "
                 f"{type(module).__name__}, the domain of its parent type "

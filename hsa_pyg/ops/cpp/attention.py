@@ -70,6 +70,7 @@ _STRIDED = ("q", "k", "v", "grad_y")
 _DENSE = (
     "position",
     "y",
+    "rest",
     "grad_q",
     "grad_k",
     "grad_v",
@@ -202,7 +203,7 @@ def forward(
     v: Tensor,
     dtype: torch.dtype,
     keep: bool,
-) -> tuple[Tensor, Saved]:
+) -> tuple[Tensor, Tensor | None, Saved]:
     """Outputs, and what the backward pass needs.
 
     Args:
@@ -211,10 +212,12 @@ def forward(
         k: see q.
         v: see q.
         dtype: what is computed in, float64 if one of the inputs is, else float32.
-        keep: whether the backward pass will come; all is kept in any case.
+        keep: whether the backward pass will come; without, nothing is told of rounding,
+            and the rest is kept all the same.
 
     Returns:
-        y [N, H, W] in v's dtype, and :class:`~hsa_pyg.ops.passes.Saved` in ``dtype``.
+        y [N, H, W] in v's dtype; what it lacks by rounding, in the same, or None where
+        that is nothing; and :class:`~hsa_pyg.ops.passes.Saved` in ``dtype``.
 
     Raises:
         BuildError: if the library cannot be compiled.
@@ -225,14 +228,16 @@ def forward(
     saved = allocate(call.layout, q, v, dtype, zeros=False)
     y = v.new_empty(v.shape)
     inner = y if v.dtype == dtype else v.new_empty(v.shape, dtype=dtype)
+    rest = v.new_empty(v.shape) if keep and v.dtype != dtype else None
     dense = {
         "position": _position(call, dtype),
         "y": y,
+        "rest": rest,
         "leaf_context": inner,
         **_saved_tensors(saved),
     }
     run(_prepare(call, {"q": q, "k": k, "v": v}, dense))
-    return y, saved
+    return y, rest, saved
 
 
 def backward(
@@ -244,6 +249,7 @@ def backward(
     saved: Saved,
     grad_y: Tensor,
     grad_phi: Tensor | None,
+    rest: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of q, k, v and of position.
 
@@ -256,6 +262,7 @@ def backward(
         saved: what it left.
         grad_y: [N, H, W], of any strides.
         grad_phi: [M, H] or None.
+        rest: [N, H, W], what y lacks by rounding, or None.
 
     Returns:
         Gradients in their inputs' dtypes; of position None if there is none.
@@ -280,6 +287,7 @@ def backward(
     dense = {
         "position": _position(call, dtype),
         "y": y,
+        "rest": None if rest is None else rest.contiguous(),
         **dict(zip(("grad_q", "grad_k", "grad_v"), grads, strict=True)),
         **_saved_tensors(saved),
         "grad_entity": room(gathered, heads, 2 * q.size(2) + v.size(2)),

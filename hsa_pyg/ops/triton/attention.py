@@ -50,8 +50,10 @@ def forward(
     v: Tensor,
     dtype: torch.dtype,
     keep: bool,
-) -> tuple[Tensor, Saved]:
+) -> tuple[Tensor, Tensor | None, Saved]:
     """y [N, H, W] in ``v``'s dtype, and what the backward pass needs in ``dtype``.
+
+    Between them is None: what gets lost by rounding y is not kept.
 
     Args:
         call: everything but q, k and v.
@@ -76,7 +78,7 @@ def forward(
             run.upward(energy_upward, rows=False)
         run.downward(contexts_downward)
         run.leaves(leaves_forward, leaf_only=True)
-    return y, saved
+    return y, None, saved
 
 
 def backward(
@@ -88,6 +90,7 @@ def backward(
     saved: Saved,
     grad_y: Tensor,
     grad_phi: Tensor | None,
+    rest: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of q, k, v and of position, if there is one.
 
@@ -100,8 +103,11 @@ def backward(
         saved: what it left.
         grad_y: [N, H, W] with any strides, also 0.
         grad_phi: [M, H] or None.
+        rest: what y lacks by rounding, or None.
     """
     with _on_device(q):
+        if rest is not None:
+            y = y.to(saved.mean.dtype) + rest
         run = Launcher(call, q, k, v, y, saved.trimmed(), grad_y, grad_phi)
         run.families(leaf_only_collect, run.leaf_only.numbers)
         run.upward(collect_upward)

@@ -55,6 +55,16 @@ def test_half_precision_keeps_the_phase():
         torch.testing.assert_close(position(torch.tensor([3001])), exact)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_sinusoids_of_a_module_that_was_cast_are_those_it_had(dtype):
+    places = torch.arange(5000.0)
+    exact = SequencePosition(32)(places)
+    cast = SequencePosition(32).to(dtype)
+    assert cast(places).dtype == dtype
+    assert (cast(places) - exact).abs().max() < 2e-3
+    assert torch.equal(cast.float()(places), exact)
+
+
 def test_wrong_arguments():
     with pytest.raises(ValueError, match=r"multiple of 4 .*, got 6"):
         GridPosition(6)

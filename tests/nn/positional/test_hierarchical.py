@@ -244,9 +244,15 @@ def test_the_hierarchy_of_another_signal_is_refused(site):
             torch.arange(5.0)[:, None],
             "grid",
             r"'pos' of type 'word' must have shape \[num_nodes, 2\] for GridPosition, "
-            r"the domain of its parent type 'body', got \(5, 1\)$",
+            r"the domain of its parent type 'body', got \(5, 1\); so many "
+            r"columns are those of {'body': 'sequence'}$",
         ),
-        (torch.rand(5, 2), "sequence", r"SequencePosition.*'body', got \(5, 2\)$"),
+        (
+            torch.rand(5, 2),
+            "sequence",
+            r"SequencePosition.*got \(5, 2\); so .* those of {'body': 'grid'}$",
+        ),
+        (torch.rand(5, 3), "sequence", r"SequencePosition.*'body', got \(5, 3\)$"),
     ],
 )
 def test_coordinates_of_another_shape_name_type_and_domain(site, pos, domain, message):

@@ -22,13 +22,14 @@ def test_opcheck(dtype):
     form = (0.5, True, 2, False, 0.5, "cpp")
     given = (flatten(hierarchy), torch.tensor(7), *form, True, True)
     torch.library.opcheck(attention_forward, (*held, *given))
-    y, phi, *saved = attention_forward(*tensors, *given)
+    y, phi, rest, *saved = attention_forward(*tensors, *given)
+    assert rest.shape == (y.shape if dtype == torch.bfloat16 else (0,))
     assert y.dtype == dtype
     q, k, v, position = tensors
     grads = torch.randn_like(y), torch.randn_like(phi)
     torch.library.opcheck(
         attention_backward,
-        (q, k, v, y, position, given[0], saved, *grads, given[1], *form),
+        (q, k, v, y, rest, position, given[0], saved, *grads, given[1], *form),
     )
 
 

@@ -84,7 +84,7 @@ def compile_case(name):
         seed=2**40,
     )
     compute = torch.float64 if dtype == torch.float64 else torch.float32
-    y, saved = attention.forward(call, x, x, x, compute, True)
+    y, _, saved = attention.forward(call, x, x, x, compute, True)
     grad_phi = torch.zeros(hierarchy.num_nodes, 2) if energies else None
     attention.backward(call, x, x, x, y, saved, y, grad_phi)
 

@@ -37,7 +37,7 @@ struct Call {
   const void* position;  // [M, 1 or H, P] in the compute type, or null
 
   // Storage type.
-  void *y, *grad_q, *grad_k, *grad_v;
+  void *y, *rest, *grad_q, *grad_k, *grad_v;
   // Compute type, contiguous; see passes.Saved.
   void *leaf_context, *mean, *leaf_mass, *context, *mass, *brought, *gain, *log_weight;
   // Gradients from outside, or null: of -phi of internal nodes [F, H] and of leaves'

@@ -169,10 +169,24 @@ void contexts_downward(const Call& c) {
   });
 }
 
+// Rounds a row of y, which waits where the context within its family was, and keeps what
+// it loses by that, if asked to. In C itself y is where it waits.
+template <class S, class C>
+inline void round_row(const Call& c, int64_t at) {
+  if constexpr (!std::is_same_v<S, C>) {
+    const C* const wide = static_cast<const C*>(c.leaf_context) + at;
+    S* const y = static_cast<S*>(c.y) + at;
+    S* const rest = static_cast<S*>(c.rest) + at;
+    for (int64_t x = 0; x < c.width; ++x) y[x] = narrow<S>(wide[x]);
+    if (c.rest == nullptr) return;
+    for (int64_t x = 0; x < c.width; ++x) rest[x] = narrow<S>(wide[x] - C(widen(y[x])));
+  }
+}
+
 // y of the leaves of leaf-only families, of mixed ones, and of those that are trees.
 template <class S, class C>
 void write_leaf_only(const Call& c) {
-  const C* const inner = static_cast<const C*>(c.leaf_context);
+  C* const inner = static_cast<C*>(c.leaf_context);
   const C* const context = static_cast<const C*>(c.context);
   const C* const log_weight = static_cast<const C*>(c.log_weight);
   parallel_for(c.threads, c.kind_sizes[1], 2 * c.heads * c.width, [&](int64_t slot) {
@@ -181,9 +195,9 @@ void write_leaf_only(const Call& c) {
       const int64_t at = (leaf * c.heads + head) * c.width;
       const int64_t above = family * c.heads + head;
       const C weight = std::exp(log_weight[above]);
-      S* const y = static_cast<S*>(c.y) + at;
       for (int64_t x = 0; x < c.width; ++x)
-        y[x] = narrow<S>(context[above * c.width + x] + weight * inner[at + x]);
+        inner[at + x] = context[above * c.width + x] + weight * inner[at + x];
+      round_row<S, C>(c, at);
     }
   });
 }
@@ -203,10 +217,12 @@ void write_mixed_leaves(const Call& c) {
     const C own = std::exp(log_weight[above] + split.log_stay) *
                   dropout_factor<C>(c, 1, leaf, head);
     const S* v = static_cast<const S*>(c.v.data) + leaf * c.v.row + head * c.v.head;
-    S* const y = static_cast<S*>(c.y) + (leaf * c.heads + head) * c.width;
+    const int64_t row = (leaf * c.heads + head) * c.width;
+    C* const wide = static_cast<C*>(c.leaf_context) + row;
     for (int64_t x = 0; x < c.width; ++x)
-      y[x] = narrow<S>(context[above * c.width + x] + sent * brought[at * c.width + x] +
-                       own * C(widen(v[x])));
+      wide[x] = context[above * c.width + x] + sent * brought[at * c.width + x] +
+                own * C(widen(v[x]));
+    round_row<S, C>(c, row);
   });
 }
 
@@ -216,10 +232,12 @@ void write_root_leaves(const Call& c) {
   for (int64_t i = 0; i < c.roots_that_are_leaves * c.heads; ++i) {
     const int64_t leaf = c.root_leaf[i / c.heads], head = i % c.heads;
     const S* v = static_cast<const S*>(c.v.data) + leaf * c.v.row + head * c.v.head;
-    S* const y = static_cast<S*>(c.y) + (leaf * c.heads + head) * c.width;
+    const int64_t row = (leaf * c.heads + head) * c.width;
+    C* const wide = static_cast<C*>(c.leaf_context) + row;
     const C own = c.self_attention ? dropout_factor<C>(c, 2, leaf, head) : C(0);
     for (int64_t x = 0; x < c.width; ++x)
-      y[x] = own == C(0) ? S{} : narrow<S>(own * C(widen(v[x])));
+      wide[x] = own == C(0) ? C(0) : own * C(widen(v[x]));
+    round_row<S, C>(c, row);
   }
 }
 

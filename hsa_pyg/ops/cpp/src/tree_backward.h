@@ -28,6 +28,9 @@ void collect_from_leaves(const Call& c, int64_t family, int64_t first_head,
       const int64_t at = leaf * c.heads + head;
       read_row<S>(grad, c.grad_y, leaf, head, c.width);
       copy_in(inner, static_cast<const S*>(c.y) + at * c.width, c.width);
+      if (c.rest != nullptr)
+        for (int64_t x = 0; x < c.width; ++x)
+          inner[x] += C(widen(static_cast<const S*>(c.rest)[at * c.width + x]));
       add_row(inner, context + head * c.width, c.width, C(-1));
       add_row(total + head * c.width, grad, c.width);
       const C own = dot(grad, inner, c.width);
