@@ -13,9 +13,6 @@ from torch_geometric.transforms import BaseTransform
 
 from hsa_pyg.data.signal import NestedSignal
 
-#: Values of an attribute that say that a node has none of its own.
-_NONE = ("", 0, None)
-
 
 class Standardize(BaseTransform):
     r"""Brings the features of a leaf type to mean 0 and standard deviation 1.
@@ -26,8 +23,8 @@ class Standardize(BaseTransform):
     leaves all else as it is. A column that never changes becomes 0.
 
     With ``by`` each kind of leaves has its own mean and deviation, such as the numbers
-    under each key of records. Kinds that were not seen in fitting become 0, the mean of
-    any kind, and one warning for each call names them.
+    under each key of records. Kinds of which fitting saw no number become 0, the mean
+    of any kind, and one warning for each call names them.
 
     Where leaves have an attribute ``clipped`` (:func:`~hsa_pyg.converters.from_nested`
     gives it to what is not finite), those take no part in fitting: an ``x`` of 0 stays
@@ -35,17 +32,19 @@ class Standardize(BaseTransform):
 
     Args:
         node_type: The leaf type.
-        by: Attribute of nodes that tells the kinds, a list (``"key_name"``) or integers
-            ``[n]`` (``"key"``). A leaf that has none of its own (``""`` or 0), as
-            in a list of numbers, is of the kind of its nearest ancestor that has one.
+        by: Attribute of nodes that tells the kinds: a list of names (``"key_name"``),
+            or a tensor ``[n]`` of the leaf type alone. A leaf without a name of its own
+            (``""`` or None), as in a list of numbers, is of the kind of its nearest
+            ancestor that has one.
 
     Shapes:
         - **x:** of the leaf type, floats :math:`(n, F)`, before and after
 
     Raises:
         TypeError: if a signal is none, or a batch.
-        ValueError: if a signal lacks the type or ``by``, ``x`` is not as above, there
-            is no leaf to fit to, or the transform is called before it was fitted.
+        ValueError: if a signal lacks the type or ``by``, ``x`` is not as above or not
+            finite, there is no leaf to fit to, or the transform is called before it was
+            fitted.
 
     Example:
         >>> from hsa_pyg.converters import from_nested
@@ -69,30 +68,43 @@ class Standardize(BaseTransform):
         Args:
             signals: Signals as they are, not yet standardised.
         """
+        if isinstance(signals, NestedSignal):
+            raise TypeError(
+                f"fit takes a list of signals, got a {type(signals).__name__}; put it "
+                "into a list"
+            )
         kinds: dict[Hashable, int] = {}
-        rows, of_kind = [], []
+        rows: list[Tensor] = []
+        of_kind: list[Tensor] = []
         for signal in signals:
-            x, clipped = self._features(signal)
-            numbers = [kinds.setdefault(one, len(kinds)) for one in self._told(signal)]
+            x, clipped = (one.cpu() for one in self._features(signal))
+            if rows and x.size(1) != rows[0].size(1):
+                raise ValueError(
+                    f"x of type {self.node_type!r} has {x.size(1)} columns in one "
+                    f"signal and {rows[0].size(1)} in another"
+                )
+            told = zip(self._told(signal), clipped.tolist(), strict=True)
+            numbers = [
+                kinds.setdefault(one, len(kinds)) for one, off in told if not off
+            ]
             rows.append(x[~clipped].double())
-            of_kind.append(torch.tensor(numbers, dtype=torch.long)[~clipped])
-        if not sum(map(len, rows)):
+            of_kind.append(torch.tensor(numbers, dtype=torch.long))
+        if not kinds:
             raise ValueError(
                 f"there is no leaf of type {self.node_type!r} with a finite x to fit to"
             )
         x, kind = torch.cat(rows), torch.cat(of_kind)
-        number = torch.bincount(kind, minlength=len(kinds)).clamp(min=1)[:, None]
-        zero = x.new_zeros(len(kinds), x.size(1))
-        mean = zero.index_add(0, kind, x) / number
-        away = x - mean[kind]
-        deviation = (zero.index_add(0, kind, away**2) / number).sqrt()
-        # What changes by the rounding of the mean alone.
-        still = deviation <= 1e-12 * mean.abs()
-        deviation[still] = 1.0
-        away = torch.where(still[kind], 0.0, away / deviation[kind])
-        index = kind[:, None].expand_as(away)
-        low = zero.scatter_reduce(0, index, away, "amin")
-        high = zero.scatter_reduce(0, index, away, "amax")
+        index, zero = kind[:, None].expand_as(x), x.new_zeros(len(kinds), x.size(1))
+        least, most = (
+            zero.scatter_reduce(0, index, x, how, include_self=False)
+            for how in ("amin", "amax")
+        )
+        number = torch.bincount(kind)[:, None]
+        still = least == most
+        mean = torch.where(still, least, zero.index_add(0, kind, x) / number)
+        spread = zero.index_add(0, kind, (x - mean[kind]) ** 2) / number
+        deviation = torch.where(still, 1.0, spread.sqrt())
+        low, high = ((one - mean) / deviation for one in (least, most))
         self.kinds, self.statistics = kinds, torch.stack([mean, deviation, low, high])
         return self
 
@@ -148,9 +160,19 @@ class Standardize(BaseTransform):
                 f"x of type {self.node_type!r} must be floats [n, F], got {got}; "
                 "numbers get a second dimension by x[:, None], ids need no scale"
             )
-        clipped = store.get("clipped")
-        if clipped is None:
-            clipped = x.new_zeros(len(x), dtype=torch.bool)
+        clipped = torch.as_tensor(store.get("clipped", [False] * len(x)))
+        clipped = clipped.to(x.device).bool()
+        if clipped.shape != x.shape[:1]:
+            raise ValueError(
+                f"'clipped' of type {self.node_type!r} must tell of each of {len(x)} "
+                f"leaves whether it is no number of its own, got {list(clipped.shape)}"
+            )
+        odd = (~x.isfinite().all(1) & ~clipped).nonzero()
+        if len(odd):
+            raise ValueError(
+                f"'x' of node {int(odd[0])} of type {self.node_type!r} holds nan or "
+                "inf, which has no scale; replace it, or set its 'clipped' to True"
+            )
         return x, clipped
 
     def _told(self, signal: NestedSignal) -> list[Hashable]:
@@ -163,21 +185,33 @@ class Standardize(BaseTransform):
                 f"leaves of type {self.node_type!r} have no attribute {self.by!r}, by "
                 f"which to standardise; they have {list(signal[self.node_type])}"
             )
+        own = signal[self.node_type][self.by]
+        if isinstance(own, Tensor):
+            if own.shape != (number,):
+                raise ValueError(
+                    f"{self.by!r} of type {self.node_type!r} must have shape "
+                    f"[{number}], got {list(own.shape)}"
+                )
+            return own.tolist()
         hierarchy = signal.hierarchy
-        parent = hierarchy.parent.tolist()
         told: list[Any] = [None] * hierarchy.num_nodes
         for kind, (start, stop) in hierarchy.node_slices.items():
-            values = signal[kind].get(self.by)
-            if values is not None:
-                listed = values.tolist() if isinstance(values, Tensor) else values
-                told[start:stop] = listed
+            names = signal[kind].get(self.by)
+            if not isinstance(names, list | tuple):
+                continue
+            if len(names) != stop - start:
+                raise ValueError(
+                    f"{self.by!r} of type {kind!r} has {len(names)} entries for "
+                    f"{stop - start} nodes"
+                )
+            told[start:stop] = names
+        parent = hierarchy.parent.tolist()
+        # From the roots down, so that each parent is told before its children.
+        for node in torch.argsort(hierarchy.depth).tolist():
+            if told[node] in (None, "") and parent[node] >= 0:
+                told[node] = told[parent[node]]
         start, stop = hierarchy.node_slices[self.node_type]
-        found = []
-        for node in range(start, stop):
-            while told[node] in _NONE and parent[node] >= 0:
-                node = parent[node]
-            found.append(None if told[node] in _NONE else told[node])
-        return found
+        return [None if one == "" else one for one in told[start:stop]]
 
     def __repr__(self) -> str:
         by = "" if self.by is None else f", by={self.by!r}"

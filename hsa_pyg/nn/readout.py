@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 from torch_geometric.nn import aggr as aggregations
 from torch_geometric.nn.aggr import Aggregation, AttentionalAggregation
 from torch_geometric.nn.dense.linear import Linear
@@ -103,7 +104,7 @@ class LeafReadout(torch.nn.Module):
         """
         x = _leaf_rows(x, hierarchy)
         index, dtype = hierarchy.leaf_tree, x.dtype
-        if not isinstance(self.aggr, _OF_ANY_ORDER):
+        if type(self.aggr) not in _OF_ANY_ORDER:
             # Leaves run type by type, and others want theirs tree by tree.
             index, order = torch.sort(index, stable=True)
             x = x[order]
@@ -112,15 +113,20 @@ class LeafReadout(torch.nn.Module):
             return self.aggr(x, **sizes)
         # A running sum in bfloat16 stops growing at 256 times its terms.
         held = dict(self.aggr.named_parameters()) | dict(self.aggr.named_buffers())
-        wide = {name: _wide(one) for name, one in held.items()}
-        return functional_call(self.aggr, wide, (x.float(),), sizes).to(dtype)
+        half = {name: one for name, one in held.items() if one.dtype in _HALF}
+        if not half or any(is_lazy(one) for one in half.values()):
+            wide = x if half else x.float()
+            return self.aggr(wide, **sizes).to(dtype)
+        widened = {name: one.float() for name, one in half.items()}
+        out = functional_call(self.aggr, widened, (x.float(),), sizes)
+        for name, buffer in self.aggr.named_buffers():
+            if name in half:
+                # Running means, for instance, are of what was seen.
+                buffer.copy_(widened[name])
+        return out.to(dtype)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.aggr})"
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in _HALF else x
 
 
 def _leaf_rows(x: LeafFeatures, hierarchy: SignalHierarchy) -> Tensor:

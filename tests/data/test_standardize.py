@@ -50,6 +50,11 @@ def test_each_key_has_its_own_mean():
         assert numbers(scale(one)) == pytest.approx(values)
     by_id = Standardize("number", by="key").fit(signals)
     assert numbers(by_id(signals[0])) == numbers(scale(signals[0]))
+    # An id is an id, also 0, as concat numbers the first of its parts.
+    for one in signals:
+        one["number"].key = torch.tensor([0, 1])
+    by_id = Standardize("number", by="key").fit(signals)
+    assert numbers(by_id(signals[0])) == numbers(scale(signals[0]))
     together = Standardize("number").fit(signals)
     assert numbers(together(signals[0]))[0] > 0.9
 
@@ -72,8 +77,13 @@ def test_what_never_changes_becomes_0():
 
 
 def test_a_mean_that_is_rounded_makes_no_difference():
+    wide = columns([0.1])
+    wide["cell"].x = torch.full((1001, 1), 0.1, dtype=torch.double)
+    row = torch.arange(1001)
+    wide["cell", "child_of", "row"].edge_index = torch.stack([row, row * 0])
+    assert not Standardize("cell").fit([wide])(wide)["cell"].x.any()
     scale = Standardize("cell").fit([columns(*[[0.1]] * 7)])
-    assert scale(columns([0.1]))["cell"].x.abs() < 1e-12
+    assert scale(columns([0.1]))["cell"].x == 0
     assert float(scale(columns([1.1]))["cell"].x) == pytest.approx(1.0)
     # What float32 tells apart is told apart.
     far = [columns([1e9]), columns([1e9 + 64])]
@@ -88,6 +98,23 @@ def test_what_is_not_finite_takes_no_part():
     plain = numbers(scale(signals[0]))
     assert sum(plain) == pytest.approx(0, abs=1e-6)
     assert numbers(scale(odd)) == [0.0, plain[3], plain[0]]
+
+
+def test_a_kind_without_a_number_is_as_one_that_was_not_seen():
+    with pytest.warns(UserWarning, match="not finite"):
+        odd = signal({"a": float("nan"), "b": 1.0})
+    scale = Standardize("number", by="key_name").fit([odd, signal({"b": 3.0})])
+    with pytest.warns(UserWarning, match=r"key_name \['a'\], which were not"):
+        assert numbers(scale(signal({"a": 1990.0, "b": 3.0}))) == [0.0, 1.0]
+
+
+def test_a_number_deep_down_is_found_at_once():
+    nested = 1.0
+    for _ in range(5_000):
+        nested = [nested]
+    one = signal({"a": nested, "b": [3.0]})
+    scale = Standardize("number", by="key_name").fit([one, signal({"a": 2.0})])
+    assert sorted(numbers(scale(one))) == [-1.0, 0.0]
 
 
 def test_a_kind_that_was_not_seen_becomes_0_with_a_warning():
@@ -175,6 +202,36 @@ def other_columns():
     Standardize("cell").fit([columns([1.0, 2.0])])(columns([1.0]))
 
 
+def one_signal():
+    Standardize("number").fit(signal([1.0]))
+
+
+def other_columns_in_fitting():
+    Standardize("cell").fit([columns([1.0, 2.0]), columns([1.0])])
+
+
+def no_number():
+    Standardize("cell").fit([columns([1.0], [float("nan")])])
+
+
+def a_short_list():
+    one = signal([1.0, 2.0])
+    one["number"].key_name = ["a"]
+    Standardize("number", by="key_name").fit([one])
+
+
+def a_table_of_kinds():
+    one = signal([1.0, 2.0])
+    one["number"].key = torch.zeros(2, 1)
+    Standardize("number", by="key").fit([one])
+
+
+def clipped_of_another_shape():
+    one = signal([1.0, 2.0])
+    one["number"].clipped = torch.zeros(2, 1)
+    Standardize("number").fit([one])
+
+
 @pytest.mark.parametrize(
     ("mistake", "error", "message"),
     [
@@ -186,6 +243,12 @@ def other_columns():
         (another_attribute, ValueError, r"no attribute 'name', by which"),
         (nothing_to_fit_to, ValueError, "no leaf of type 'number' with a finite x"),
         (other_columns, ValueError, "has 1 columns, but 2 in the signals"),
+        (one_signal, TypeError, "got a NestedSignal; put it into a list"),
+        (other_columns_in_fitting, ValueError, "has 1 columns in one signal and 2 in"),
+        (no_number, ValueError, "'x' of node 1 of type 'cell' holds nan or inf"),
+        (a_short_list, ValueError, "'key_name' of type 'number' has 1 entries for 2"),
+        (a_table_of_kinds, ValueError, r"must have shape \[2\], got \[2, 1\]"),
+        (clipped_of_another_shape, ValueError, r"of each of 2 leaves .* got \[2, 1\]"),
     ],
 )
 def test_mistakes_are_named(mistake, error, message):

@@ -1,7 +1,16 @@
 import pytest
 import torch
-from torch_geometric.nn import MaxAggregation, MedianAggregation, SortAggregation
-from torch_geometric.nn.aggr import GRUAggregation, SetTransformerAggregation
+from torch_geometric.nn import MLP
+from torch_geometric.nn.aggr import (
+    AttentionalAggregation,
+    DeepSetsAggregation,
+    GRUAggregation,
+    MaxAggregation,
+    MeanAggregation,
+    MedianAggregation,
+    SetTransformerAggregation,
+    SortAggregation,
+)
 
 from hsa_pyg import SignalHierarchy
 from hsa_pyg.nn import LeafReadout, leaf_means
@@ -85,9 +94,43 @@ def test_a_learned_readout_in_half_precision(dtype):
     assert grad.abs().max() > 0
 
 
+def test_what_a_readout_learns_by_looking_is_kept_in_half_precision():
+    h = SignalHierarchy.from_parents(torch.tensor([-1] + [0] * 64))
+    readouts = []
+    for dtype in (torch.float32, torch.bfloat16):
+        torch.manual_seed(0)
+        norm = MLP([4, 4, 4], norm="batch_norm")
+        readout = LeafReadout(DeepSetsAggregation(norm)).to(dtype)
+        readouts.append(readout)
+        for _ in range(20):
+            readout(torch.randn(64, 4).to(dtype) + 3, h)
+    mean, rounded = (
+        one.aggr.local_mlp.norms[0].module.running_mean for one in readouts
+    )
+    assert mean.abs().max() > 0.5
+    torch.testing.assert_close(rounded.float(), mean, rtol=0.1, atol=0.1)
+
+
+def test_a_lazy_readout_in_half_precision():
+    h = SignalHierarchy.from_parents(torch.tensor([-1, 0, 0]))
+    x = torch.randn(2, 4, dtype=torch.bfloat16)
+    for dtype in (torch.float32, torch.bfloat16):
+        gate = torch.nn.LazyLinear(1, dtype=dtype)
+        readout = LeafReadout(AttentionalAggregation(gate))
+        for _ in range(2):
+            assert readout(x, h).dtype == torch.bfloat16
+
+
+class Sorted(MeanAggregation):
+    def forward(self, x, index=None, ptr=None, dim_size=None, dim=-2):
+        self.assert_sorted_index(index)
+        return super().forward(x, index, ptr, dim_size, dim)
+
+
 @pytest.mark.parametrize(
     "aggr",
     [
+        Sorted(),
         GRUAggregation(3, 3),
         SortAggregation(2),
         SetTransformerAggregation(3, heads=1, dropout=0.0),

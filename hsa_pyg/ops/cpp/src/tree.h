@@ -176,9 +176,9 @@ inline void round_row(const Call& c, int64_t at) {
   if constexpr (!std::is_same_v<S, C>) {
     const C* const wide = static_cast<const C*>(c.leaf_context) + at;
     S* const y = static_cast<S*>(c.y) + at;
-    S* const rest = static_cast<S*>(c.rest) + at;
     for (int64_t x = 0; x < c.width; ++x) y[x] = narrow<S>(wide[x]);
     if (c.rest == nullptr) return;
+    S* const rest = static_cast<S*>(c.rest) + at;
     for (int64_t x = 0; x < c.width; ++x) rest[x] = narrow<S>(wide[x] - C(widen(y[x])));
   }
 }
