@@ -93,10 +93,11 @@ def attention_forward(
     call = _call(hierarchy, position, seed, *form)
     with torch.autocast(q.device.type, enabled=False):
         dtype = compute_dtype(q, k, v)
+        tell_rest = keep and _has_rest(v, dtype, backend)
         y, rest, saved = implementation(backend, call, q, v).forward(
-            call, q, k, v, dtype, keep
+            call, q, k, v, dtype, tell_rest
         )
-        if rest is None or not _has_rest(v, dtype, backend):
+        if rest is None:
             rest = y.new_empty(0)
         phi = saved.gain.new_empty(0, q.size(1))
         if energy:

@@ -146,12 +146,12 @@ def forward(
     k: Tensor,
     v: Tensor,
     dtype: torch.dtype,
-    keep: bool,
+    tell_rest: bool,
 ) -> tuple[Tensor, Tensor | None, Saved]:
-    """y [N, H, W] in ``v``'s dtype, what it lacks by rounding (None where that is
-    nothing), in the same, and what else the backward pass needs, in ``dtype``.
+    """y [N, H, W] in ``v``'s dtype, what it lacks by rounding, in the same, and what
+    else the backward pass needs, in ``dtype``.
 
-    Without ``keep`` nothing is told of rounding; all else is kept.
+    The second is None where that is nothing, or without ``tell_rest``.
     """
     saved = allocate(call.layout, q, v, dtype, zeros=True)
     state = saved.trimmed()
@@ -164,7 +164,7 @@ def forward(
     _along_tree(call, joined, v, state, leaf_context)
     wide = _leaves(call.layout, state, leaf_context[:-1])
     y = wide.to(v.dtype)
-    rest = wide.sub_(y).to(v.dtype) if keep and v.dtype != dtype else None
+    rest = wide.sub_(y).to(v.dtype) if tell_rest and v.dtype != dtype else None
     return y, rest, saved
 
 

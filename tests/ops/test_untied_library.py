@@ -1,4 +1,7 @@
-"""The operator of untied queries as PyTorch knows it."""
+"""The operator of untied queries as PyTorch knows it.
+
+``torch.library.opcheck`` raises by itself where an operator is not what it says.
+"""
 
 import pytest
 import torch

@@ -206,14 +206,15 @@ def _scores_table(
         # As a person counts epochs, from 1.
         row.append(f"{fmean(1 + record.final['best_epoch'] for record in group):.1f}")
         if bases:
-            base, difference = bases.get(name), None
-            if base not in (None, name):
+            # What has no partner, and hsa itself, have no difference.
+            base, difference = bases.get(name, name), None
+            if base != name:
                 difference = compare(
                     _finals(group, judged), _finals(groups[base], judged)
                 )
             row.append("" if difference is None else str(difference))
             if not one:
-                row.append("" if difference is None else titles[str(base)])
+                row.append("" if difference is None else titles[base])
         rows.append(row)
     paired = ""
     if bases:

@@ -202,7 +202,7 @@ def forward(
     k: Tensor,
     v: Tensor,
     dtype: torch.dtype,
-    keep: bool,
+    tell_rest: bool,
 ) -> tuple[Tensor, Tensor | None, Saved]:
     """Outputs, and what the backward pass needs.
 
@@ -212,12 +212,12 @@ def forward(
         k: see q.
         v: see q.
         dtype: what is computed in, float64 if one of the inputs is, else float32.
-        keep: whether the backward pass will come; without, nothing is told of rounding,
-            and the rest is kept all the same.
+        tell_rest: whether to tell what y lacks by rounding.
 
     Returns:
         y [N, H, W] in v's dtype; what it lacks by rounding, in the same, or None where
-        that is nothing; and :class:`~hsa_pyg.ops.passes.Saved` in ``dtype``.
+        that is nothing or not asked for; and :class:`~hsa_pyg.ops.passes.Saved` in
+        ``dtype``.
 
     Raises:
         BuildError: if the library cannot be compiled.
@@ -228,7 +228,7 @@ def forward(
     saved = allocate(call.layout, q, v, dtype, zeros=False)
     y = v.new_empty(v.shape)
     inner = y if v.dtype == dtype else v.new_empty(v.shape, dtype=dtype)
-    rest = v.new_empty(v.shape) if keep and v.dtype != dtype else None
+    rest = v.new_empty(v.shape) if tell_rest and v.dtype != dtype else None
     dense = {
         "position": _position(call, dtype),
         "y": y,

@@ -49,7 +49,7 @@ def forward(
     k: Tensor,
     v: Tensor,
     dtype: torch.dtype,
-    keep: bool,
+    tell_rest: bool,
 ) -> tuple[Tensor, Tensor | None, Saved]:
     """y [N, H, W] in ``v``'s dtype, and what the backward pass needs in ``dtype``.
 
@@ -61,7 +61,7 @@ def forward(
         k: see q.
         v: see q.
         dtype: what is computed in: float32, or float64 for float64 inputs.
-        keep: what other backends ask; here nothing can be left out.
+        tell_rest: what other backends ask.
 
     Raises:
         NotImplementedError: for ``top_k``, or heads of more than 256 channels.
